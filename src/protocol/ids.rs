@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::{Add, Sub};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -168,6 +169,23 @@ impl Attempts {
     /// Greater than every one before it.
     pub fn take(&self) -> Attempt {
         Attempt(self.0.fetch_add(1, atomic::Ordering::Relaxed) + 1)
+    }
+
+    /// Counts on from here by itself.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        Self(Arc::new(AtomicU64::new(self.last())))
+    }
+
+    fn last(&self) -> u64 {
+        self.0.load(atomic::Ordering::Relaxed)
+    }
+}
+
+/// How far they have counted.
+impl Hash for Attempts {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.last().hash(state);
     }
 }
 

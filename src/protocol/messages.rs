@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::ids::{Attempt, Candidate, SessionId, StoreTime, Token};
 
 /// A reply with the store's clock at the moment it answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Stamped<T> {
     pub reply: T,
     /// The store's clock when it answered. For reporting steps of that clock; nothing is timed by it.
@@ -24,7 +24,7 @@ impl<T> Stamped<T> {
 /// Which state of a role's record this is: another after every grant, renewal and release, and after a guard has begun
 /// (R5). One part alone would not tell: both sides of a split may count alike, and even give the same token, where the
 /// clock is behind both.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RecordVersion {
     /// The last term's token.
     pub token: Token,
@@ -35,7 +35,7 @@ pub struct RecordVersion {
 }
 
 /// What a candidate last knew of a role's record, and how long ago (R5 *vanished*).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KnownRecord {
     /// What it saw or heard.
     pub version: RecordVersion,
@@ -50,7 +50,7 @@ pub struct KnownRecord {
 }
 
 /// Who has a lease, as far as the store tells.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Holder {
     /// The process that has it.
     pub session: SessionId,
@@ -59,7 +59,7 @@ pub struct Holder {
 }
 
 /// R1: asks for the lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CampaignRequest {
     pub candidate: Candidate,
     /// The asker's name for people.
@@ -78,7 +78,7 @@ pub struct CampaignRequest {
 }
 
 /// The answer to a [`CampaignRequest`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CampaignReply {
     /// The lease is the candidate's, under this token.
     Granted { token: Token, count: u64 },
@@ -152,7 +152,7 @@ impl fmt::Display for GuardCause {
 }
 
 /// Extends the lease, or puts it back when the store lost it (R4).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RenewRequest {
     /// The incumbent.
     pub candidate: Candidate,
@@ -171,7 +171,7 @@ pub struct RenewRequest {
 }
 
 /// The answer to a [`RenewRequest`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RenewReply {
     /// Extended. `reasserted` when the store had lost the lease (R4). `audience`: how many heard the heartbeat.
     Renewed { count: u64, reasserted: bool, audience: u32 },
@@ -180,7 +180,7 @@ pub enum RenewReply {
 }
 
 /// R7: compare-and-delete.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ReleaseRequest {
     /// Whose lease. [`Attempt::ANY`] when another asks in the place of a process that has ended: session and token
     /// name the term alone then.
@@ -201,7 +201,7 @@ impl ReleaseRequest {
 }
 
 /// The answer to a [`ReleaseRequest`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReleaseReply {
     /// The lease was the candidate's and is free now.
     Released,
@@ -210,7 +210,7 @@ pub enum ReleaseReply {
 }
 
 /// What the store publishes with every change of a lease (R8).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Announcement {
     pub kind: AnnouncementKind,
     pub token: Token,

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 /// A seeded source. The same seed gives the same rolls.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Random(u64);
 
 impl Random {

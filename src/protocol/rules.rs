@@ -3,7 +3,7 @@
 //! proves nothing.
 
 /// Switches for the rules of the protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rules {
     /// R1: a campaign without an answer is repeated under the same attempt, so that a lost grant is found again. A
     /// quorum takes back what a failed round got, so there the next one is a new attempt.

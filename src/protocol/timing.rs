@@ -16,7 +16,7 @@ const ANSWER_VALIDITY_DEFAULT_MAX: Duration = Duration::from_secs(5);
 const MARGIN_FRACTION: u32 = 50;
 
 /// The validated timings of one role (section 3 of the configuration). All in real time, none zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Timing {
     lease_duration: Duration,
     renew_period: Duration,

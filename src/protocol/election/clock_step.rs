@@ -11,7 +11,7 @@ const DRIFT_DIVISOR: i64 = 50;
 const STEP_MIN_US: i64 = 100_000;
 
 /// The bounds that one reply sets on how far the store's clock is ahead of ours.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 struct Bounds {
     at: Mono,
     least_us: i64,
@@ -28,7 +28,7 @@ pub(super) struct Step {
 }
 
 /// Remembers the last bounds.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(super) struct ClockWatch {
     last: Option<Bounds>,
 }

@@ -178,7 +178,7 @@ impl ReleaseReason {
 }
 
 /// What happened. One event type owns its log line and its counter (see `telemetry`).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// A campaign got its answer, or none.
     Campaigned { outcome: CampaignOutcome },

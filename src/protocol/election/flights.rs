@@ -6,7 +6,7 @@ use super::super::ids::{Attempt, Mono};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub(super) u64);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     Campaign,
     Renew,
@@ -15,7 +15,7 @@ pub(super) enum Kind {
     Vacate,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 pub(super) struct Flight {
     id: RequestId,
     kind: Kind,
@@ -23,7 +23,7 @@ pub(super) struct Flight {
     pub(super) sent_at: Mono,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Flights {
     out: Vec<Flight>,
     /// How many there have been.

@@ -9,7 +9,7 @@ use super::super::messages::{GuardCause, Holder, KnownRecord, RecordVersion};
 use super::super::timing::Timing;
 use super::clock_step::{ClockWatch, slack};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Rival {
     holder: Holder,
     token: Token,
@@ -18,7 +18,7 @@ struct Rival {
 }
 
 /// The record's version.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 struct Known {
     version: RecordVersion,
     /// When it was first known to be this.
@@ -28,7 +28,7 @@ struct Known {
 }
 
 /// The last heartbeat of another.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 struct Heartbeat {
     session: SessionId,
     token: Token,
@@ -38,7 +38,7 @@ struct Heartbeat {
 /// How many sessions that the store did not name are remembered.
 const DISBELIEVED: usize = 16;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Knowledge {
     /// The greatest token ever seen (R3).
     pub(super) floor: Token,

@@ -4,6 +4,7 @@
 //! so a stalled task never makes an answer lie; and an answer is recorded as a promise in the same step in which it is
 //! given, so a drain that begins afterwards knows of it.
 
+use std::hash::{Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ pub struct Promise {
     pub valid_for: Duration,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Hash)]
 struct Inner {
     token: Token,
     /// The term's deadline; the origin of time while there is no open term, so that it is always past.
@@ -47,6 +48,13 @@ pub struct Leadership {
     inner: Mutex<Inner>,
 }
 
+/// What it says now.
+impl Hash for Leadership {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.answer_validity, *self.lock()).hash(state);
+    }
+}
+
 impl Leadership {
     /// Not leading, no promise outstanding. `answer_validity` is the longest promise of one answer.
     pub fn new(answer_validity: Duration) -> Self {
@@ -56,6 +64,11 @@ impl Leadership {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Nothing panics while it is held, and each field is valid alone.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Another that says the same now.
+    pub(super) fn fork(&self) -> Self {
+        Self { answer_validity: self.answer_validity, inner: Mutex::new(*self.lock()) }
     }
 
     /// Answers an app: a promise when this replica leads at `now`, recorded before it is returned.

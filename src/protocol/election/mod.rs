@@ -5,6 +5,7 @@ mod candidate;
 mod clock_step;
 mod event;
 mod flights;
+mod fork;
 mod incumbent;
 mod knowledge;
 mod leadership;
@@ -34,7 +35,7 @@ use knowledge::Knowledge;
 use takeover::Takeover;
 
 /// Who campaigns, and how.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Profile {
     /// This start of this process.
     pub session: SessionId,
@@ -61,7 +62,7 @@ pub struct Profile {
 const ABANDON_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What the driver shall do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Send this and bring the reply back as [`Input::Campaigned`].
     Campaign { id: RequestId, request: CampaignRequest },
@@ -74,7 +75,7 @@ pub enum Action {
 }
 
 /// Why a request has no reply. Whether it was executed is not known (R2), whatever the reason.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NoReply {
     /// In words for people.
     pub reason: String,
@@ -90,7 +91,7 @@ impl NoReply {
 }
 
 /// What happened to an election.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Input {
     /// The answer to [`Action::Campaign`], or none.
     Campaigned { id: RequestId, reply: Result<Stamped<CampaignReply>, NoReply> },
@@ -126,7 +127,7 @@ pub enum Input {
 }
 
 /// What has become of a candidate's last campaign.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Pending {
     /// There is none, or it was answered, or another was heard to lead: the next one is a new attempt.
     None,
@@ -139,7 +140,7 @@ enum Pending {
 }
 
 /// What only a candidate knows.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 struct Candidacy {
     /// The current campaign's, or the last one's.
     attempt: Attempt,
@@ -177,7 +178,7 @@ impl Candidacy {
 }
 
 /// One unbroken period of having the lease.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 struct Term {
     attempt: Attempt,
     token: Token,
@@ -189,7 +190,7 @@ struct Term {
 }
 
 /// A term that no longer leads.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 struct Drain {
     term: Term,
     reason: ReleaseReason,
@@ -200,7 +201,7 @@ struct Drain {
 }
 
 /// A lease that is being given back.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 struct Release {
     attempt: Attempt,
     /// [`Token::NONE`] when it was never told.
@@ -215,7 +216,7 @@ struct Release {
     then: Candidacy,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 enum Phase {
     /// Waiting for the moment to look, or for the answer to a campaign.
     Candidate(Candidacy),
@@ -252,7 +253,7 @@ impl Phase {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Hash)]
 pub struct Election {
     profile: Profile,
     leadership: Arc<Leadership>,

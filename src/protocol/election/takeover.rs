@@ -25,7 +25,7 @@ const REMEMBERED: usize = 64;
 const DRIFT_FRACTION: u32 = 50;
 
 /// The processes that are known to have ended.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Takeover {
     /// The oldest first.
     known: Vec<Departure>,
@@ -35,14 +35,14 @@ pub(super) struct Takeover {
     vacating: Option<Term>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Departure {
     session: SessionId,
     /// Its lease is not given back before this.
     due: Mono,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Term {
     session: SessionId,
     token: Token,

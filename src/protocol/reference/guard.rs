@@ -17,7 +17,7 @@ pub(super) fn is_generation(stored: &str, server: Server<'_>) -> bool {
 }
 
 /// A part of every record.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Guard {
     /// The generation of the server that wrote last; none while nothing was written under R5.
     generation: Option<Arc<str>>,

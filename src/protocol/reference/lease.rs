@@ -40,7 +40,7 @@ impl Server<'_> {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Lease {
     candidate: Candidate,
     identity: Arc<str>,
@@ -55,7 +55,7 @@ impl Lease {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Record {
     /// The last term's.
     token: Token,
@@ -110,7 +110,7 @@ impl Record {
 }
 
 /// The lease and the record of one role.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LeaseCell {
     rules: Rules,
     lease: Option<Lease>,
