@@ -54,9 +54,12 @@ bench: ## the figures and plots of docs/performance.md, on this machine, beside 
 	.ci/deps
 	cargo bench --features bench --bench baton -- $(PART)
 
-chaos: ## 200,000 simulated seeds (BATON_SIM_SEEDS=N), ten minutes of locks (BATON_SOAK_SECONDS=N), three of outages of their Redis (BATON_OUTAGES_SECONDS=N), 100,000 increments under them (BATON_OVERSELL_INCREMENTS=N), five minutes of jobs (BATON_JOBS_SECONDS=N), 10,000 one-shots through 50 kills, members of a quorum (BATON_QUORUM_RUNS=N, BATON_QUORUM_SEED=N), ten minutes of tokens that end every 2 s (BATON_CREDENTIALS_SECONDS=N), then ten minutes of faults on real servers (BATON_CHAOS_SECONDS=N): the table
+chaos: ## 200,000 simulated seeds (BATON_SIM_SEEDS=N), every order of any two faults (tests/enumerate), 10,000 orders of what threads share, and as many more (BATON_SHUTTLE_SCHEDULES=N), ten minutes of locks (BATON_SOAK_SECONDS=N), three of outages of their Redis (BATON_OUTAGES_SECONDS=N), 100,000 increments under them (BATON_OVERSELL_INCREMENTS=N), five minutes of jobs (BATON_JOBS_SECONDS=N), 10,000 one-shots through 50 kills, members of a quorum (BATON_QUORUM_RUNS=N, BATON_QUORUM_SEED=N), ten minutes of tokens that end every 2 s (BATON_CREDENTIALS_SECONDS=N), then ten minutes of faults on real servers (BATON_CHAOS_SECONDS=N): the table
 	@.ci/parts $(DEPS) \
 		'simulation' 'cargo test --profile chaos --test simulation -- --nocapture' \
+		'enumeration' 'cargo test --profile chaos --test enumerate -- --ignored --nocapture' \
+		'clippy of what shuttle runs' 'cargo clippy --features shuttle --lib --profile test -- -D warnings' \
+		'what threads share' 'cargo test --features shuttle --lib schedules::' \
 		'locks' 'cargo test --profile chaos --test locks -- --ignored --nocapture --test-threads=1 minutes_of hundred_thousand' \
 		'jobs' 'cargo test --test process -- --ignored --nocapture five_minutes_of_leaders ten_thousand_one_shots' \
 		'members of a quorum' 'export BATON_QUORUM_RUNS=$${BATON_QUORUM_RUNS:-40} BATON_QUORUM_SEED=$${BATON_QUORUM_SEED:-$$RANDOM}; \

@@ -1,5 +1,5 @@
-//! What every room needs: time, pauses, words said once, subscriptions that lose what is not heard in time, and what
-//! belongs to the process itself.
+//! What every room needs: time, pauses, words said once, subscriptions that lose what is not heard in time, locks that
+//! several share, and what belongs to the process itself.
 
 pub mod backoff;
 mod child;
@@ -9,6 +9,7 @@ pub mod duration;
 pub mod process;
 pub mod signals;
 pub mod subscription;
+pub mod sync;
 
 pub use backoff::Backoff;
 pub use child::{Child, kill_groups};

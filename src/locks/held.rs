@@ -3,14 +3,14 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::service::{ANSWER_SPAN, Granted};
 use super::turns::{Given, Passed, is_exclusive};
+use crate::base::sync::atomic::{AtomicU64, Ordering};
+use crate::base::sync::{Mutex, MutexGuard};
 use crate::protocol::{AcquireRequest, LockGrant, LockId, LockName, LockTurn, Mono, Restore, Token, TurnSeat};
 use crate::telemetry::{LockEvent, Telemetry};
 
@@ -331,3 +331,6 @@ impl Held {
         self.telemetry.locks_held(locks.len());
     }
 }
+
+#[cfg(all(test, feature = "shuttle"))]
+mod schedules;

@@ -29,6 +29,8 @@ mod listener;
 mod operator;
 mod owner;
 mod release;
+#[cfg(all(test, feature = "shuttle"))]
+mod schedules;
 mod service;
 #[cfg(test)]
 mod tests;

@@ -7,15 +7,15 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::extend::extend_once;
 use super::held::Held;
 use super::service::LockService;
 use super::waiters::Waiter;
+use crate::base::sync::Mutex;
+use crate::base::sync::atomic::Ordering;
 use crate::protocol::{AcquireRequest, LockId, LockName, LockTurn, Mono, Queueing, Token, TurnSeat};
 
 /// A lock on its way from one request to the next, with the token that this one has.
@@ -174,3 +174,6 @@ pub(super) async fn settle(service: Arc<LockService>, name: LockName, turn: Lock
         let _ = extend_once(&service, &name, id, None).await;
     }
 }
+
+#[cfg(all(test, feature = "shuttle"))]
+mod schedules;

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use super::turns::Slot;
+use crate::base::sync::Mutex;
+use crate::base::sync::atomic::AtomicBool;
 use crate::protocol::{AcquireRequest, LockId, LockName, Mono};
 use crate::telemetry::Telemetry;
 
@@ -108,3 +108,6 @@ impl Waiters {
         self.inner.lock().granted.retain(|_, at| now.since(*at) <= GRANTED_SPAN);
     }
 }
+
+#[cfg(all(test, feature = "shuttle"))]
+mod schedules;

@@ -122,7 +122,10 @@ pub const MODELS: [Model; 7] = [
         "any one fault, and renewals do not ask which server it is",
         Bounds { renewals_ask: false, ..Bounds::new(ANY, 1, 25 * SECOND) },
     ),
-    model("two handovers, and nothing amiss", Bounds { is_prompt: true, ..Bounds::new(&[Fault::Resign], 2, 25 * SECOND) }),
+    model(
+        "two handovers, and nothing amiss",
+        Bounds { is_prompt: true, ..Bounds::new(&[Fault::Resign], 2, 25 * SECOND) },
+    ),
     model("two of: lost, late, a kill, a handover", Bounds::new(NETWORK, 2, 12 * SECOND)),
     model("two of what befalls stores, or a kill", Bounds::new(STORE, 2, 12 * SECOND)),
 ];

@@ -10,8 +10,8 @@
 //! just what that eats up, so that a nanosecond too much shows. Every app asks at every step and acts on every answer
 //! to its end.
 //!
-//! `cargo test --test enumerate` searches the smaller bounds, `make chaos` the wider ones, and both tell how many states
-//! there were. Without any one rule a promise is broken within bounds, or it is said why not (`removals.rs`); how it is
+//! `cargo test --test enumerate` searches the smaller bounds, `make chaos` the wider ones, and both tell how many
+//! states there were. Without any one rule a promise is broken within bounds, or it is said why not (`removals.rs`); how it is
 //! broken is printed step by step: `cargo test --test enumerate without_any -- --nocapture`.
 //!
 //! Not here: a second Redis that is served as well (R6) and quorums, which the simulation and the specification have;

@@ -17,8 +17,8 @@ struct Search {
     bounds: Bounds,
     /// Which promises are looked at.
     promises: Vec<&'static str>,
-    /// The library keeps the last way to a broken promise that it comes by, and goes on for a while: the first one, which
-    /// is a shortest where it goes breadth first, is the only one that it is told of.
+    /// The library keeps the last way to a broken promise that it comes by, and goes on for a while: the first one,
+    /// which is a shortest where it goes breadth first, is the only one that it is told of.
     is_broken: AtomicBool,
     /// The same of a role that was handed on.
     is_handed_on: AtomicBool,

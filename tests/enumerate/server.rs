@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use baton::protocol::{
-    Announcement, CampaignReply, Input, LeaseCell, ReleaseReply, RenewReply, RequestId, Rules, Server, Stamped, StoreTime,
-    Token,
+    Announcement, CampaignReply, Input, LeaseCell, ReleaseReply, RenewReply, RequestId, Rules, Server, Stamped,
+    StoreTime, Token,
 };
 
 use crate::bounds::Bounds;

@@ -1,9 +1,9 @@
 //! Two replicas, one Redis, the network between them, and what was promised so far: one state of the search.
 //!
 //! All that happens happens in no time, in any order, and nothing waits for long: time passes, to the next moment that
-//! matters to anybody, when nothing is left to happen before. Whatever departs from that is a fault and costs one of the
-//! budget: a message that is lost, or late, so that time passes while it is on its way; a process that stands still; a
-//! server that forgets.
+//! matters to anybody, when nothing is left to happen before. Whatever departs from that is a fault and costs one of
+//! the budget: a message that is lost, or late, so that time passes while it is on its way; a process that stands
+//! still; a server that forgets.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -212,7 +212,8 @@ impl World {
     /// meet it is under way.
     fn next_moment(&self) -> Option<Nanos> {
         let is_late = self.network.iter().any(|message| message.is_late);
-        let lease_ends = (is_late || self.replicas.iter().any(|replica| replica.paused)).then_some(self.redis.lease_ends);
+        let lease_ends =
+            (is_late || self.replicas.iter().any(|replica| replica.paused)).then_some(self.redis.lease_ends);
         let of_replicas = self.replicas.iter().flat_map(|replica| {
             let promise = Some(replica.promised_until).filter(|_| is_late || replica.paused);
             [replica.due(), replica.give_up_due().map(|(when, _)| when), promise]

@@ -139,10 +139,14 @@ fn table_lines(block: &syn::Block) -> usize {
     if is_table && rows.clone().all(|lines| lines <= ROW_LINES_MAX) { rows.sum() } else { 0 }
 }
 
-/// Whether what has these attributes is compiled for tests only: `#[cfg(test)]`, `#[test]`, `#[tokio::test]`.
+/// Whether what has these attributes is compiled for tests only: `#[cfg(test)]`, `#[cfg(all(test, …))]`, `#[test]`,
+/// `#[tokio::test]`.
 pub fn is_test_only(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
-        syn::Meta::List(list) => list.path.is_ident("cfg") && list.tokens.to_string() == "test",
+        syn::Meta::List(list) => {
+            let condition = list.tokens.to_string().replace(' ', "");
+            list.path.is_ident("cfg") && (condition == "test" || condition.starts_with("all(test,"))
+        }
         syn::Meta::Path(path) => path.segments.last().is_some_and(|s| s.ident == "test"),
         syn::Meta::NameValue(_) => false,
     })

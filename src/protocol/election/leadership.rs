@@ -5,8 +5,14 @@
 //! given, so a drain that begins afterwards knows of it.
 
 use std::hash::{Hash, Hasher};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
+#[cfg(not(feature = "shuttle"))]
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
+
+// What tries the orders in which this is read and written: only the tests in `schedules` work with it.
+#[cfg(feature = "shuttle")]
+use shuttle::sync::{Mutex, MutexGuard};
 
 use super::super::ids::{Mono, Token};
 
@@ -275,5 +281,153 @@ mod tests {
         assert!(leadership.leads(at(950)));
         leadership.open(Token::new(8).unwrap(), at(900));
         assert!(!leadership.leads(at(950)), "a new term has its own deadline");
+    }
+}
+
+/// What is told while the election hands over, in many orders: the real election, as its task drives it, against
+/// threads that ask for apps. Nothing else of a role is shared: the task alone owns the election, and hears of the
+/// others through channels.
+#[cfg(all(test, feature = "shuttle"))]
+mod schedules {
+    use std::sync::Arc;
+
+    use shuttle::sync::atomic::{AtomicU64, Ordering};
+    use shuttle::thread;
+
+    use super::super::super::ids::{SessionId, StoreTime};
+    use super::super::super::messages::{CampaignReply, Stamped};
+    use super::super::super::rules::Rules;
+    use super::super::super::timing::Timing;
+    use super::super::{Action, Election, Input, Profile};
+    use super::*;
+    use crate::base::sync::schedules::{hold, is_caught};
+
+    const START: Mono = Mono::from_nanos(1_000_000_000_000);
+
+    /// An election that leads since now.
+    fn leading() -> Election {
+        let profile = Profile {
+            session: SessionId::from_u128(1),
+            attempts: Default::default(),
+            identity: Arc::from("me"),
+            timing: Timing::from_lease(Duration::from_secs(15)).unwrap(),
+            guard: true,
+            app_checked: false,
+            rules: Rules::REDIS,
+            role_stagger: Duration::ZERO,
+            seed: 7,
+        };
+        let mut election = Election::new(profile, START);
+        election.handle_timeout(START);
+        let Some(Action::Campaign { id, .. }) = election.poll_action() else { panic!("it asks at once") };
+        let reply = CampaignReply::Granted { token: Token::new(7).unwrap(), count: 1 };
+        let reply = Ok(Stamped { reply, store_time: StoreTime(1) });
+        election.handle_input(START, Input::Campaigned { id, reply });
+        assert!(election.leadership().leads(START));
+        election
+    }
+
+    fn releases(election: &mut Election) -> bool {
+        std::iter::from_fn(|| election.poll_action()).any(|action| matches!(action, Action::Release { .. }))
+    }
+
+    /// Drives it as its task does, until the lease is given back. When that is.
+    fn hand_over(election: &mut Election, clock: &AtomicU64) -> Mono {
+        let mut now = START;
+        election.handle_input(now, Input::Resign { cooldown: Duration::ZERO });
+        while !releases(election) {
+            now = election.poll_timeout().expect("a drain ends");
+            clock.store(now.as_nanos(), Ordering::SeqCst);
+            election.handle_timeout(now);
+        }
+        now
+    }
+
+    type Ask = fn(&Leadership, Mono) -> Option<Promise>;
+
+    /// Two threads ask, and a third hands over. R7: nothing that was told is good for longer than the lease was kept.
+    fn told_while_it_hands_over(ask: Ask) {
+        let mut election = leading();
+        let (leadership, clock) = (Arc::clone(election.leadership()), Arc::new(AtomicU64::new(START.as_nanos())));
+        let app = || {
+            let (leadership, clock) = (Arc::clone(&leadership), Arc::clone(&clock));
+            thread::spawn(move || {
+                let promises = (0..2).filter_map(|_| {
+                    let now = Mono::from_nanos(clock.load(Ordering::SeqCst));
+                    ask(&leadership, now).map(|promise| now + promise.valid_for)
+                });
+                promises.max().unwrap_or_default()
+            })
+        };
+        let apps = [app(), app()];
+        let released_at = hand_over(&mut election, &clock);
+        for app in apps {
+            let until = app.join().unwrap();
+            assert!(
+                until <= released_at,
+                "an answer is good until {until:?}, and the lease is given back at {released_at:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn no_lease_is_given_back_while_an_answer_is_good_whenever_it_was_asked_for() {
+        hold(|| told_while_it_hands_over(Leadership::promise));
+    }
+
+    /// What must not be done: whether it leads is looked at in one step, and the promise recorded in another.
+    fn promise_in_two_steps(leadership: &Leadership, now: Mono) -> Option<Promise> {
+        let valid_for = leadership.lock().deadline.since(now).min(leadership.answer_validity);
+        if valid_for.is_zero() {
+            return None;
+        }
+        let mut inner = leadership.lock();
+        inner.app_until = inner.app_until.max(now + valid_for);
+        Some(Promise { token: inner.token, valid_for })
+    }
+
+    #[test]
+    fn a_promise_that_is_recorded_after_its_answer_was_decided_is_caught() {
+        is_caught(|| told_while_it_hands_over(promise_in_two_steps));
+    }
+
+    /// Work of this replica's own, which ends while it hands over: what was promised to it stands until then.
+    fn work_while_it_hands_over(end: fn(&Leadership) -> bool) {
+        let mut election = leading();
+        let leadership = Arc::clone(election.leadership());
+        let clock = Arc::new(AtomicU64::new(START.as_nanos()));
+        let until = {
+            leadership.begin_work(Duration::ZERO);
+            let promise = leadership.promise_work(START).expect("it leads");
+            START + promise.valid_for
+        };
+        let other = {
+            let leadership = Arc::clone(&leadership);
+            thread::spawn(move || {
+                leadership.begin_work(Duration::ZERO);
+                let promised = leadership.promise_work(START);
+                end(&leadership);
+                promised.is_some()
+            })
+        };
+        let released_at = hand_over(&mut election, &clock);
+        other.join().unwrap();
+        assert!(released_at >= until, "the first has not ended, and the lease is given back at {released_at:?}");
+    }
+
+    #[test]
+    fn the_end_of_some_work_leaves_what_was_promised_to_other_work() {
+        hold(|| work_while_it_hands_over(Leadership::end_work));
+    }
+
+    /// What must not be done: whoever ends forgets all promises to work, and looks afterwards whether any goes on.
+    fn end_work_of_all(leadership: &Leadership) -> bool {
+        leadership.lock().work_until = Mono::default();
+        leadership.end_work()
+    }
+
+    #[test]
+    fn an_end_that_forgets_the_promises_to_others_is_caught() {
+        is_caught(|| work_while_it_hands_over(end_work_of_all));
     }
 }
