@@ -95,7 +95,8 @@
 //! # Invariants
 //!
 //! What each is for is told by the promises P1 to P5 and the rules R1 to R8 of `docs/guarantees.md`. The simulation
-//! checks the promises after every event; the table tests beside each file check the rest.
+//! checks the promises after every event, `tests/enumerate` in every order within bounds; the table tests beside each
+//! file check the rest.
 //!
 //! 1. A replica leads at a moment if and only if that moment is before its deadline. Nothing else says so, and nothing
 //!    is remembered of it (R2; [`Leadership::leads`]).

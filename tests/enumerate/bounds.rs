@@ -130,15 +130,40 @@ pub const MODELS: [Model; 7] = [
     model("two of what befalls stores, or a kill", Bounds::new(STORE, 2, 12 * SECOND)),
 ];
 
+const OF_NOBODYS_NETWORK: &[Fault] =
+    &[Fault::Kill, Fault::Resign, Fault::Restart, Fault::Loss, Fault::Evict, Fault::Forward];
+const OF_MEMBERS: &[Fault] = &[
+    Fault::Lost,
+    Fault::Late,
+    Fault::Pause,
+    Fault::Kill,
+    Fault::Resign,
+    Fault::Restart,
+    Fault::Loss,
+    Fault::Evict,
+    Fault::Forward,
+];
+
+/// Three masters and a majority of them.
+pub const fn quorum(faults: &'static [Fault], faults_max: u8, until: Nanos) -> Bounds {
+    Bounds { rules: Rules::QUORUM, ..Bounds::new(faults, faults_max, until) }
+}
+
+/// In every `make test`: whoever is the first to lead waits for a lease until then.
+pub const OF_QUORUM: [Model; 1] =
+    [model("a quorum, and any one fault of a process or a member", quorum(OF_NOBODYS_NETWORK, 1, 14 * SECOND))];
+
+/// In every `make chaos`.
+pub const OF_QUORUM_WIDER: [Model; 1] = [model("a quorum, and any one fault", quorum(OF_MEMBERS, 1, 25 * SECOND))];
+
 /// In every `make chaos`: minutes, in a build that is optimised.
-pub const WIDER: [Model; 4] = [
+pub const WIDER: [Model; 3] = [
     model("any two faults", Bounds::new(ANY, 2, 25 * SECOND)),
     model("any two faults, leases of two lengths", short(Bounds::new(ANY, 2, 16 * SECOND))),
     model(
         "any two faults, and a store that knows nothing at first",
         Bounds { is_known: false, ..Bounds::new(ANY, 2, 25 * SECOND) },
     ),
-    model("any three faults", Bounds::new(ANY, 3, 6 * SECOND)),
 ];
 
 impl Bounds {

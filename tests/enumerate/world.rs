@@ -5,15 +5,16 @@
 //! the budget: a message that is lost, or late, so that time passes while it is on its way; a process that stands
 //! still; a server that forgets.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use baton::protocol::{Input, RequestId, Token};
 
 use crate::bounds::{Bounds, Fault, LEASE, P2, P5};
 use crate::clock::{MS, Nanos};
-use crate::message::{Content, Message, Request, Task};
+use crate::message::{Content, Message, Request, Task, name};
 use crate::replica::{Outcome, Replica};
+use crate::search::Explored;
 use crate::server::{Data, Redis};
 
 /// One thing that may happen next.
@@ -42,12 +43,12 @@ pub enum Step {
 
 #[derive(Clone, Debug)]
 pub struct World {
-    pub now: Nanos,
-    pub replicas: [Arc<Replica>; 2],
-    pub redis: Arc<Redis>,
-    pub network: Vec<Message>,
+    now: Nanos,
+    replicas: [Arc<Replica>; 2],
+    redis: Arc<Redis>,
+    network: Vec<Message>,
     /// How many faults there may still be.
-    pub budget: u8,
+    budget: u8,
     /// How many processes there were.
     processes: u8,
     /// The greatest token of a term so far.
@@ -60,7 +61,7 @@ pub struct World {
     /// Since when the role is free by a release, with nothing amiss since.
     free_since: Option<Nanos>,
     /// A promise was broken that no later state shows.
-    pub broken: Option<&'static str>,
+    broken: Option<&'static str>,
 }
 
 impl Hash for World {
@@ -71,103 +72,10 @@ impl Hash for World {
     }
 }
 
-/// For the library, which compares what it has hashed.
-impl PartialEq for World {
-    fn eq(&self, other: &Self) -> bool {
-        let print = |world: &Self| {
-            let mut hasher = DefaultHasher::new();
-            world.hash(&mut hasher);
-            hasher.finish()
-        };
-        print(self) == print(other)
-    }
-}
-
 /// How soon a role is led that was given back with nothing amiss (P4): "milliseconds".
 const PROMPTLY: Nanos = 100 * MS;
 
 impl World {
-    pub fn new(bounds: &Bounds) -> Self {
-        let replica = |at: usize| Arc::new(Replica::new(bounds, at, u8::try_from(at).expect("two") + 1, 0));
-        Self {
-            now: 0,
-            replicas: [replica(0), replica(1)],
-            redis: Arc::new(Redis::new(bounds.rules, bounds.is_known)),
-            network: Vec::new(),
-            budget: bounds.faults_max,
-            processes: 2,
-            top: Token::NONE,
-            granted: [Token::NONE; 2],
-            unremembered: None,
-            free_since: None,
-            broken: None,
-        }
-    }
-
-    /// P1: who answers `leader: true` now.
-    pub fn leaders(&self) -> usize {
-        self.replicas.iter().filter(|replica| replica.leads(self.now)).count()
-    }
-
-    /// P3: whose apps may act now.
-    pub fn acting(&self) -> usize {
-        self.replicas.iter().filter(|replica| replica.acts(self.now)).count()
-    }
-
-    /// Whether one leads, and each of both has been granted the role.
-    pub fn is_handed_on(&self) -> bool {
-        self.leaders() > 0 && !self.granted.contains(&Token::NONE)
-    }
-
-    /// P4: a release is heard of, and answered by a campaign, at once.
-    pub fn is_prompt(&self) -> bool {
-        self.free_since.is_none_or(|since| self.now <= since + PROMPTLY)
-    }
-
-    /// Everything that may happen next.
-    pub fn steps(&self, bounds: &Bounds, steps: &mut Vec<Step>) {
-        let mut is_quiet = true;
-        for at in 0..2 {
-            let replica = &self.replicas[at];
-            if replica.paused {
-                continue;
-            }
-            if let Some((_, id)) = replica.give_up_due().filter(|(when, _)| *when <= self.now) {
-                steps.push(Step::GiveUp(at, id));
-                is_quiet = false;
-            }
-            if replica.due().is_some_and(|when| when <= self.now) {
-                steps.push(Step::Wake(at));
-                is_quiet = false;
-            }
-        }
-        for (at, message) in self.network.iter().enumerate() {
-            if !self.may_arrive(at) {
-                continue;
-            }
-            steps.push(Step::Arrive(at));
-            if message.is_late {
-                continue;
-            }
-            is_quiet = false;
-            for (fault, step) in [(Fault::Lost, Step::Lose(at)), (Fault::Late, Step::Delay(at))] {
-                if self.budget > 0 && bounds.may(fault) {
-                    steps.push(step);
-                }
-            }
-        }
-        if is_quiet {
-            let paused = (0..2).filter(|at| self.replicas[*at].paused);
-            steps.extend(paused.map(Step::Resume));
-        }
-        if is_quiet && self.next_moment().is_some_and(|next| next <= bounds.until) {
-            steps.push(Step::Pass);
-        }
-        if self.budget > 0 {
-            self.faults(bounds, steps);
-        }
-    }
-
     /// In order on its link, unless it is late; and not at a process that stands still.
     fn may_arrive(&self, at: usize) -> bool {
         let message = &self.network[at];
@@ -219,21 +127,6 @@ impl World {
             [replica.due(), replica.give_up_due().map(|(when, _)| when), promise]
         });
         of_replicas.flatten().chain(lease_ends).filter(|when| *when > self.now).min()
-    }
-
-    /// What the world is after this step.
-    pub fn after(&self, bounds: &Bounds, step: &Step) -> Self {
-        let mut next = self.clone();
-        next.take(bounds, step);
-        for replica in &mut next.replicas {
-            if !replica.paused && replica.leads(next.now) {
-                Arc::make_mut(replica).ask(next.now);
-            }
-        }
-        if next.leaders() > 0 {
-            next.free_since = None;
-        }
-        next
     }
 
     fn take(&mut self, bounds: &Bounds, step: &Step) {
@@ -369,6 +262,127 @@ impl World {
                 self.broken = Some(P2);
             }
             self.top = self.top.max(token);
+        }
+    }
+}
+
+impl Explored for World {
+    type Step = Step;
+
+    fn new(bounds: &Bounds) -> Self {
+        let replica = |at: usize| Arc::new(Replica::new(bounds, at, u8::try_from(at).expect("two") + 1, 0));
+        Self {
+            now: 0,
+            replicas: [replica(0), replica(1)],
+            redis: Arc::new(Redis::new(bounds.rules, bounds.is_known)),
+            network: Vec::new(),
+            budget: bounds.faults_max,
+            processes: 2,
+            top: Token::NONE,
+            granted: [Token::NONE; 2],
+            unremembered: None,
+            free_since: None,
+            broken: None,
+        }
+    }
+
+    fn now(&self) -> Nanos {
+        self.now
+    }
+
+    fn replicas(&self) -> [&Replica; 2] {
+        [&self.replicas[0], &self.replicas[1]]
+    }
+
+    fn broken(&self) -> Option<&'static str> {
+        self.broken
+    }
+
+    fn has_led(&self) -> [bool; 2] {
+        self.granted.map(|token| token > Token::NONE)
+    }
+
+    fn is_prompt(&self) -> bool {
+        self.free_since.is_none_or(|since| self.now <= since + PROMPTLY)
+    }
+
+    fn steps(&self, bounds: &Bounds, steps: &mut Vec<Step>) {
+        let mut is_quiet = true;
+        for at in 0..2 {
+            let replica = &self.replicas[at];
+            if replica.paused {
+                continue;
+            }
+            if let Some((_, id)) = replica.give_up_due().filter(|(when, _)| *when <= self.now) {
+                steps.push(Step::GiveUp(at, id));
+                is_quiet = false;
+            }
+            if replica.due().is_some_and(|when| when <= self.now) {
+                steps.push(Step::Wake(at));
+                is_quiet = false;
+            }
+        }
+        for (at, message) in self.network.iter().enumerate() {
+            if !self.may_arrive(at) {
+                continue;
+            }
+            steps.push(Step::Arrive(at));
+            if message.is_late {
+                continue;
+            }
+            is_quiet = false;
+            for (fault, step) in [(Fault::Lost, Step::Lose(at)), (Fault::Late, Step::Delay(at))] {
+                if self.budget > 0 && bounds.may(fault) {
+                    steps.push(step);
+                }
+            }
+        }
+        if is_quiet {
+            let paused = (0..2).filter(|at| self.replicas[*at].paused);
+            steps.extend(paused.map(Step::Resume));
+        }
+        if is_quiet && self.next_moment().is_some_and(|next| next <= bounds.until) {
+            steps.push(Step::Pass);
+        }
+        if self.budget > 0 {
+            self.faults(bounds, steps);
+        }
+    }
+
+    fn after(&self, bounds: &Bounds, step: &Step) -> Self {
+        let mut next = self.clone();
+        next.take(bounds, step);
+        for replica in &mut next.replicas {
+            if !replica.paused && replica.leads(next.now) {
+                Arc::make_mut(replica).ask(next.now);
+            }
+        }
+        if next.replicas.iter().any(|replica| replica.leads(next.now)) {
+            next.free_since = None;
+        }
+        next
+    }
+
+    fn words(&self, step: &Step) -> String {
+        match step {
+            Step::Arrive(at) => format!("{} arrives", self.network[*at].words()),
+            Step::Lose(at) => format!("{} IS LOST", self.network[*at].words()),
+            Step::Delay(at) => format!("{} IS LATE", self.network[*at].words()),
+            Step::Wake(at) => format!("{} does what is due", name(*at)),
+            Step::GiveUp(at, _) => format!("{} gives a request up", name(*at)),
+            Step::Pass => "time passes".to_owned(),
+            Step::Pause(at) => format!("{} STANDS STILL", name(*at)),
+            Step::Resume(at) => format!("{} goes on", name(*at)),
+            Step::Kill(at) => format!("{} IS KILLED, and another starts in its place", name(*at)),
+            Step::Reload(at) => format!("{}'s ROLE IS REMOVED, and added again", name(*at)),
+            Step::Resign(at) => format!("{} IS ASKED TO HAND OVER", name(*at)),
+            Step::Restart(Data::All) => "REDIS IS RESTARTED, with its data".to_owned(),
+            Step::Restart(Data::None) => "REDIS IS RESTARTED, without data".to_owned(),
+            Step::Restart(Data::Copy(at)) => format!("A REPLICA OF REDIS TAKES OVER, as it was after {at} writes"),
+            Step::Flush => "FLUSHALL".to_owned(),
+            Step::Evict => "THE LEASE IS DELETED".to_owned(),
+            Step::Forward => "THE CLOCK OF REDIS IS SET FORWARD by 15 s".to_owned(),
+            Step::Back => "THE CLOCK OF REDIS IS SET BACK by 15 s".to_owned(),
         }
     }
 }

@@ -11,7 +11,7 @@ type Verse = (AnnouncementKind, SessionId, Token, u64);
 
 /// Passes a message on once a majority of the members has said it. An incumbent that reaches fewer of them cannot keep
 /// candidates waiting, and a release is heard when enough members are free again.
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Heard {
     latest: Vec<Option<Verse>>,
     seats: Seats,

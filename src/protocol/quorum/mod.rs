@@ -50,7 +50,7 @@ use super::ids::{Candidate, Token};
 use super::messages::{CampaignRequest, GuardCause, Holder, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest};
 
 /// What a member is asked; each is one atomic step there.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum MemberRequest {
     /// Grant a lease for a third of its time.
     Campaign(CampaignRequest),
@@ -63,7 +63,7 @@ pub enum MemberRequest {
 }
 
 /// What a member says to an [`MemberRequest`] of the same name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum MemberReply {
     /// To [`MemberRequest::Campaign`].
     Campaign(MemberCampaignReply),
@@ -76,7 +76,7 @@ pub enum MemberReply {
 }
 
 /// What a member knows of the last term that was confirmed there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LastTerm {
     /// Nothing: there was none since it has its data.
     Unknown,
@@ -87,7 +87,7 @@ pub enum LastTerm {
 }
 
 /// One member's answer to a campaign.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum MemberCampaignReply {
     /// Its lease is the candidate's for a third of a lease, under this token of its own. `last`: what became of the
     /// last term that was confirmed here.
@@ -104,7 +104,7 @@ pub enum MemberCampaignReply {
 }
 
 /// Confirms a grant under the term's token.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RaiseRequest {
     /// Who was granted.
     pub candidate: Candidate,
@@ -119,7 +119,7 @@ pub struct RaiseRequest {
 }
 
 /// The answer to a [`RaiseRequest`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RaiseReply {
     /// The lease is the candidate's for its whole time. `count`: the renewal count after it.
     Raised { count: u64 },

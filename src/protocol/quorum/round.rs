@@ -15,7 +15,7 @@ use super::super::rules::Rules;
 use super::{LastTerm, MemberCampaignReply, MemberReply, MemberRequest, RaiseReply, RaiseRequest, Seats};
 
 /// Ties answers to their question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ballot(u8);
 
 const FIRST: Ballot = Ballot(0);
@@ -54,7 +54,7 @@ pub trait Round {
 }
 
 /// The votes on one question.
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Urn {
     seats: Seats,
     ballot: Ballot,
@@ -117,7 +117,7 @@ fn everybody(seats: Seats) -> Vec<usize> {
     seats.members().collect()
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 enum CampaignPhase {
     Start,
     /// Asked for a grant.
@@ -139,7 +139,7 @@ enum CampaignPhase {
 }
 
 /// A campaign: grants, then confirmations.
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct CampaignRound {
     seats: Seats,
     rules: Rules,
@@ -434,7 +434,7 @@ fn greatest_token(urn: &Urn) -> Token {
 }
 
 /// A request of one question: asked once, of everybody, and decided as soon as `decide` says so.
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Single {
     ask: Option<MemberRequest>,
     urn: Urn,
@@ -457,7 +457,7 @@ impl Single {
 }
 
 /// A renewal: done as soon as enough members have renewed, however slow the others are.
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct RenewRound {
     token: Token,
     single: Single,
@@ -520,7 +520,7 @@ fn renewed((member, answer): (usize, &MemberReply)) -> Option<(usize, (u64, bool
 }
 
 /// A release: every member is waited for, so that a process that ends afterwards leaves nothing behind.
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct ReleaseRound {
     single: Single,
 }

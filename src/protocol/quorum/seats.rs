@@ -5,7 +5,7 @@ pub const SEATS_MAX: usize = 24;
 
 /// The list of the members, or two of them while it is being changed: the one before and the one after. It takes enough
 /// of each then, because majorities of two lists may share nobody: {a, c} of [a, b, c] and {b, d} of [a, b, d].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Seats {
     /// How many places there are; a list names some of them.
     places: usize,
@@ -14,7 +14,7 @@ pub struct Seats {
 }
 
 /// Members by their places, and how many of them it takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct List {
     members: u32,
     needed: u32,

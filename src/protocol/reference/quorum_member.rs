@@ -18,7 +18,7 @@ use super::lease::{Server, TokensExhausted, next_token};
 /// What part of a lease a grant holds its member until it is raised.
 const PROVISIONAL: u32 = 3;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Lease {
     candidate: Candidate,
     identity: Arc<str>,
@@ -36,7 +36,7 @@ impl Lease {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Record {
     /// The greatest token granted or raised here.
     token: Token,
@@ -101,7 +101,7 @@ impl Record {
 }
 
 /// The lease and the record of one role on one member.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct MemberCell {
     rules: Rules,
     lease: Option<Lease>,
