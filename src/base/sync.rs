@@ -12,7 +12,8 @@ pub use shuttle_parking_lot::{Mutex, MutexGuard};
 pub use std::sync::atomic;
 
 /// How a test is run in many orders.
-#[cfg(all(test, feature = "shuttle"))]
+#[cfg(feature = "shuttle")]
+#[cfg(test)]
 pub mod schedules {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -332,5 +332,6 @@ impl Held {
     }
 }
 
-#[cfg(all(test, feature = "shuttle"))]
+#[cfg(feature = "shuttle")]
+#[cfg(test)]
 mod schedules;

@@ -29,7 +29,8 @@ mod listener;
 mod operator;
 mod owner;
 mod release;
-#[cfg(all(test, feature = "shuttle"))]
+#[cfg(feature = "shuttle")]
+#[cfg(test)]
 mod schedules;
 mod service;
 #[cfg(test)]

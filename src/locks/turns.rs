@@ -175,5 +175,6 @@ pub(super) async fn settle(service: Arc<LockService>, name: LockName, turn: Lock
     }
 }
 
-#[cfg(all(test, feature = "shuttle"))]
+#[cfg(feature = "shuttle")]
+#[cfg(test)]
 mod schedules;

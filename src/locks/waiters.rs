@@ -109,5 +109,6 @@ impl Waiters {
     }
 }
 
-#[cfg(all(test, feature = "shuttle"))]
+#[cfg(feature = "shuttle")]
+#[cfg(test)]
 mod schedules;

@@ -287,7 +287,8 @@ mod tests {
 /// What is told while the election hands over, in many orders: the real election, as its task drives it, against
 /// threads that ask for apps. Nothing else of a role is shared: the task alone owns the election, and hears of the
 /// others through channels.
-#[cfg(all(test, feature = "shuttle"))]
+#[cfg(feature = "shuttle")]
+#[cfg(test)]
 mod schedules {
     use std::sync::Arc;
 
