@@ -19,6 +19,9 @@ public final class Peer {
         String path = "/" + args[2];
         LeaderLatch latch = campaign(client, path, args[3]);
         say("ready");
+        if (args[0].equals("hold")) {
+            hold(client, latch);
+        }
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
             switch (line) {
@@ -48,6 +51,27 @@ public final class Peer {
         });
         latch.start();
         return latch;
+    }
+
+    /** Answers whether the latch has leadership; the token is the transaction that made its node. */
+    private static void hold(CuratorFramework client, LeaderLatch latch) throws Exception {
+        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
+        String known = null;
+        long token = 0;
+        while (lines.readLine() != null) {
+            String path = latch.getOurPath();
+            if (latch.hasLeadership() && path != null && !path.equals(known)) {
+                try {
+                    token = client.checkExists().forPath(path).getCzxid();
+                    known = path;
+                } catch (Exception e) {
+                    e.printStackTrace();
+                }
+            }
+            // Asked again, since the node may have taken its time.
+            say(latch.hasLeadership() && path != null && path.equals(known) ? "yes " + token + " -" : "no");
+        }
+        Runtime.getRuntime().halt(0);
     }
 
     private static synchronized void say(String line) {

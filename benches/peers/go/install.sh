@@ -22,11 +22,11 @@ case $which in
             (cd "$to/debian" && apt-get download -q etcd-server && dpkg-deb -x etcd-server_*.deb .) >&2
             server=$to/debian/usr/bin/etcd
         fi
-        # serve PORT FOLDER
+        # serve PORT FOLDER [HOST]
         cat >"$to/serve" <<END
 #!/bin/sh
-exec '$server' --data-dir "\$2" --listen-client-urls "http://127.0.0.1:\$1" --log-level error \\
-    --advertise-client-urls "http://127.0.0.1:\$1" --listen-peer-urls http://127.0.0.1:0 \\
+exec '$server' --data-dir "\$2" --listen-client-urls "http://\${3:-127.0.0.1}:\$1" --log-level error \\
+    --advertise-client-urls "http://\${3:-127.0.0.1}:\$1" --listen-peer-urls http://127.0.0.1:0 \\
     --initial-advertise-peer-urls http://127.0.0.1:1 --initial-cluster default=http://127.0.0.1:1
 END
         chmod +x "$to/serve"

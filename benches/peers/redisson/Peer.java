@@ -2,8 +2,10 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.util.StringJoiner;
 import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.SynchronousQueue;
 import java.util.concurrent.TimeUnit;
 import org.redisson.Redisson;
+import org.redisson.api.RFencedLock;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
@@ -14,7 +16,7 @@ public final class Peer {
 
     public static void main(String[] args) throws Exception {
         Config config = new Config();
-        if (args[0].equals("elect")) {
+        if (!args[0].equals("lock")) {
             config.setLockWatchdogTimeout(Long.parseLong(args[4]));
         }
         config.useSingleServer().setAddress("redis://" + args[1]);
@@ -22,6 +24,8 @@ public final class Peer {
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
         if (args[0].equals("elect")) {
             elect(lines, redisson.getLock(args[2]));
+        } else if (args[0].equals("hold")) {
+            hold(lines, redisson.getFencedLock(args[2]));
         } else {
             lock(lines);
         }
@@ -56,6 +60,48 @@ public final class Peer {
             } else {
                 orders.add(line);
             }
+        }
+    }
+
+    /** Campaigns with a fenced lock that the watchdog renews, and asks Redis whether it is still held. */
+    private static void hold(BufferedReader lines, RFencedLock lock) throws Exception {
+        SynchronousQueue<String> questions = new SynchronousQueue<>();
+        // A lock belongs to its thread, which hears no questions while it waits for the lock.
+        Thread holder = new Thread(() -> {
+            while (true) {
+                try {
+                    long token = lock.lockAndGetToken();
+                    boolean isHeld = true;
+                    while (isHeld) {
+                        questions.take();
+                        isHeld = answer(lock, token);
+                    }
+                } catch (Exception e) {
+                    e.printStackTrace();
+                    rest(50);
+                }
+            }
+        });
+        holder.setDaemon(true);
+        holder.start();
+        say("ready");
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            if (!questions.offer(line)) {
+                say("no");
+            }
+        }
+    }
+
+    private static boolean answer(RFencedLock lock, long token) {
+        try {
+            boolean isHeld = lock.isHeldByCurrentThread();
+            say(isHeld ? "yes " + token + " -" : "no");
+            return isHeld;
+        } catch (RuntimeException e) {
+            // Redis cannot be asked: it may be held, or not.
+            e.printStackTrace();
+            say("no");
+            return true;
         }
     }
 

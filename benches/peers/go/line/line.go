@@ -34,6 +34,44 @@ func Orders(each func(order string)) {
 	os.Exit(0)
 }
 
+// Claim is what a library tells its caller of the one lock that it campaigns for.
+type Claim struct {
+	Held bool
+	// Token is its fencing token; 0 if it has none.
+	Token int64
+	// Until is when the claim ends by itself, if the library tells.
+	Until time.Time
+}
+
+// Holds answers every question whether the lock is held.
+func Holds(claim func() Claim) {
+	Say("ready")
+	Orders(func(string) {
+		told := claim()
+		if !told.Held {
+			Say("no")
+			return
+		}
+		token, left := "-", "-"
+		if told.Token != 0 {
+			token = strconv.FormatInt(told.Token, 10)
+		}
+		if !told.Until.IsZero() {
+			left = strconv.FormatInt(time.Until(told.Until).Milliseconds(), 10)
+		}
+		Say("yes", token, left)
+	})
+}
+
+// LeaseOf reads a lease in milliseconds.
+func LeaseOf(word string) time.Duration {
+	milliseconds, err := strconv.Atoi(word)
+	if err != nil {
+		Fail(err)
+	}
+	return time.Duration(milliseconds) * time.Millisecond
+}
+
 // Lock is what contenders take and give back. Take waits until it has it.
 type Lock struct {
 	Take, Give func() error

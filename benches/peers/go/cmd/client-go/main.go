@@ -29,6 +29,10 @@ func main() {
 	if err != nil {
 		line.Fail(err)
 	}
+	if os.Args[1] == "hold" {
+		hold(config, name, identity, line.LeaseOf(os.Args[5]))
+		return
+	}
 	client, err := coordination.NewForConfig(config)
 	if err != nil {
 		line.Fail(err)

@@ -19,6 +19,10 @@ func main() {
 	if err != nil {
 		line.Fail(err)
 	}
+	if os.Args[1] == "hold" {
+		hold(address, name, identity, line.LeaseOf(os.Args[5]))
+		return
+	}
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, DialTimeout: 20 * time.Second})
 	if err != nil {
 		line.Fail(err)

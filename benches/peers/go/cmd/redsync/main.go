@@ -15,6 +15,10 @@ import (
 func main() {
 	client := redis.NewClient(&redis.Options{Addr: os.Args[2], PoolSize: 128})
 	locks := redsync.New(goredis.NewPool(client))
+	if os.Args[1] == "hold" {
+		hold(locks, os.Args[3], line.LeaseOf(os.Args[5]))
+		return
+	}
 	line.Say("ready")
 	line.Orders(func(order string) {
 		line.Run(order, func(name string) line.Lock {
