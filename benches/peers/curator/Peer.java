@@ -17,11 +17,11 @@ public final class Peer {
         client.start();
         client.blockUntilConnected();
         String path = "/" + args[2];
+        if (args[0].equals("hold")) {
+            hold(client, new LeaderLatch(client, path, args[3]));
+        }
         LeaderLatch latch = campaign(client, path, args[3]);
         say("ready");
-        if (args[0].equals("hold")) {
-            hold(client, latch);
-        }
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
             switch (line) {
@@ -55,6 +55,8 @@ public final class Peer {
 
     /** Answers whether the latch has leadership; the token is the transaction that made its node. */
     private static void hold(CuratorFramework client, LeaderLatch latch) throws Exception {
+        latch.start();
+        say("ready");
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
         String known = null;
         long token = 0;
