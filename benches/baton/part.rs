@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
+use testkit::peers::{Missing, Peer};
 use testkit::redis::RedisServer;
 
-use crate::peers::install::{self, Missing, Peer};
 use crate::plot::Plot;
 use crate::report::{Row, Table};
 
@@ -89,7 +89,7 @@ impl Bench {
         for name in names {
             self.peers.entry(name).or_insert_with(|| {
                 println!("installing {name}");
-                let installed = install::install(name);
+                let installed = testkit::peers::install(name);
                 match &installed {
                     Ok(peer) => println!("  {}", peer.version),
                     Err(missing) => println!("  missing: {}", missing.why),

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use testkit::apiserver::server::ApiServer;
+use testkit::peers::{Missing, Peer};
 use testkit::resp::{Connection, Reply};
 
 use crate::client::Way;
 use crate::part::{Bench, Findings, Part};
 use crate::peers::elector::{Contest, Crash, Electorate};
-use crate::peers::install::{Missing, Peer};
 use crate::peers::server::Server;
 use crate::plot::{Axis, Kind, Plot};
 use crate::replica::{Group, ROLE};

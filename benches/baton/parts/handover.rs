@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use testkit::apiserver::server::ApiServer;
+use testkit::peers::Missing;
 
 use crate::client::Way;
 use crate::part::{Bench, Findings, Part};
 use crate::peers::elector::{Contest, Electorate};
-use crate::peers::install::Missing;
 use crate::peers::server::Server;
 use crate::plot::{Axis, Kind, Plot};
 use crate::replica::{Group, ROLE};

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use serde_json::Value;
+use testkit::peers::{Missing, Peer};
 use testkit::redis::RedisServer;
 
 use super::rest::calls;
 use crate::part::{Bench, Findings, Part};
-use crate::peers::install::{Missing, Peer};
 use crate::peers::locker::{Kind, Locker, Outcome, Run};
 use crate::plot::{self, Axis, Plot};
 use crate::raw::{Http, Redis};

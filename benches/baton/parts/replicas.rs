@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use testkit::peers::Missing;
 
 use crate::crew::{Crew, Failover};
 use crate::part::{Bench, Findings, Part};
-use crate::peers::install::Missing;
 use crate::plot::{Axis, Kind, Plot};
 use crate::process::cpu_s;
 use crate::report::Row;

@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 use hyper::Request;
 use kube::config::Kubeconfig;
 use testkit::apiserver::{self, server::ApiServer};
+use testkit::peers::Missing;
 use testkit::redis::RedisServer;
 
 use crate::part::{Bench, Findings, Part};
 use crate::peers::elector::{Contest, Electorate};
-use crate::peers::install::Missing;
 use crate::replica::{Group, Replica, Spec};
 use crate::report::Row;
 

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use testkit::peers::Peer;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::install::Peer;
 use super::process::{Process, Said};
 
 /// No state takes longer to come about: the longest lease here is 15 s, and a JVM starts in seconds.

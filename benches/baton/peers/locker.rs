@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use testkit::peers::Peer;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use super::install::Peer;
 use super::process::{Process, Said};
 
 /// How much longer than it was told a run may take: those who wait at its end still get their turn.

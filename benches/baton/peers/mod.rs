@@ -1,7 +1,6 @@
 //! What people would use instead: the programs of `benches/peers`, and how they are driven.
 
 pub mod elector;
-pub mod install;
 pub mod locker;
 mod process;
 pub mod server;

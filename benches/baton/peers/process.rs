@@ -4,11 +4,10 @@ use std::fs::File;
 use std::process::Stdio;
 use std::time::Instant;
 
+use testkit::peers::Peer;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::mpsc::UnboundedSender;
-
-use super::install::Peer;
 
 /// One line of a process, or its end.
 #[derive(Debug)]

@@ -5,9 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+use testkit::peers::Peer;
 use testkit::ports::free_port;
-
-use super::install::Peer;
 
 const START_MAX: Duration = Duration::from_secs(30);
 

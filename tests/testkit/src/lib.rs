@@ -6,7 +6,7 @@
 //!   network of one's own, [`dns`] a name server, [`sidecars::clock`] steps clocks, [`tokens`] end
 //! - sidecars and the apps beside them, and whether what they say holds: [`sidecars`]
 //! - charts: [`helm`]
-//! - programs of other people: [`programs`]
+//! - programs of other people: [`programs`]; what they would use in place of Baton: [`peers`]
 //! - pages of docs/ that are written by runs: [`page`]
 //! - waiting with a bound: [`wait_until`], [`within`], [`wait`]
 
@@ -17,6 +17,7 @@ pub mod helm;
 pub mod kubernetes;
 pub mod node;
 pub mod page;
+pub mod peers;
 pub mod place;
 pub mod ports;
 pub mod profile;

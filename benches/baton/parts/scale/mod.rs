@@ -8,6 +8,8 @@ mod page;
 
 use std::time::{Duration, Instant};
 
+use testkit::peers::Missing;
+
 use self::awake::Awake;
 use self::meter::{Reading, Site, Window, cpu_us_since, windows};
 use self::model::{APP, Cost, Costs, LEASE, Load, PERIOD, Point, StateSizes, States};
@@ -15,7 +17,6 @@ use super::replicas::open_files_max;
 use super::scripts::{Evidence, Stage};
 use crate::crowd::{Crowd, START_TOGETHER};
 use crate::part::{Bench, Findings, Part};
-use crate::peers::install::Missing;
 use crate::process::cpu_s;
 use crate::raw::Redis;
 use crate::replica::{Group, ROLE, Spec};

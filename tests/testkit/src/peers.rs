@@ -5,16 +5,17 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::part::root;
+use crate::root;
 
 /// How long an installation may take, as `timeout` reads it.
 const BOUND: &str = "600";
 
 /// The peers, and the folder of `benches/peers` that each comes from.
-const PEERS: [(&str, &str); 10] = [
+const PEERS: [(&str, &str); 11] = [
     ("hyper", "hyper"),
     ("redisson", "redisson"),
     ("redis-py", "redis-py"),
+    ("shedlock", "shedlock"),
     ("rslock", "rslock"),
     ("redsync", "go"),
     ("client-go", "go"),
