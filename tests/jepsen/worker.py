@@ -96,6 +96,7 @@ def main():
     registers = Registers(sys.argv[1])
     system = Baton(sys.argv[3]) if sys.argv[2] == "baton" else Peer(sys.argv[3:])
     threading.Thread(target=end_with_input, daemon=True).start()
+    is_held = False
     while True:
         asked = time.monotonic_ns()
         claim = system.ask()
@@ -103,10 +104,12 @@ def main():
         token, left_ms = claim or (None, None)
         until = None if left_ms is None else asked + left_ms * 1_000_000
         if claim is None or (until is not None and told + STEP_MAX_S * 1e9 > until):
-            if claim is None:
-                say("lost", call=asked, back=told)
+            if claim is None and is_held:
+                say("lost", call=asked)
+            is_held = is_held and claim is not None
             time.sleep(REST_S)
             continue
+        is_held = True
         say("held", call=asked, back=told, until=until)
         registers.increment(token)
 

@@ -67,6 +67,11 @@ impl ApiServer {
         &self.ready.kubeconfig
     }
 
+    /// Where it listens.
+    pub fn url(&self) -> &str {
+        &self.ready.url
+    }
+
     /// Such as `v1.35.4`.
     pub fn version(&self) -> &str {
         &self.ready.version
