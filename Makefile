@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help dev deps lint test charts image bench chaos e2e compat spec
+.PHONY: help dev deps lint test charts image bench chaos jepsen e2e compat spec
 
 # How many seeds of mixed faults the simulation runs.
 BATON_SIM_SEEDS ?= 2000
@@ -69,6 +69,16 @@ chaos: ## 200,000 simulated seeds (BATON_SIM_SEEDS=N), every order of any two fa
 			'if command -v go >/dev/null; then export BATON_TEST_APISERVER=real; \
 			else echo "notice: leases in Kubernetes are not measured without Go"; fi; \
 			BATON_CHAOS_WRITE=1 cargo test --test chaos measure_the_table -- --ignored --nocapture'
+
+# Without root there is no network of one's own, without Go no judge; a peer whose language is missing is left out.
+jepsen: ## peers and Baton under the same faults, judged by Porcupine: docs/peers-under-faults.md (needs root, Go and Java; BATON_JEPSEN_SECONDS=N, BATON_JEPSEN_SEED=N, BATON_JEPSEN_SYSTEM=NAME, BATON_JEPSEN_FAULT=NAME)
+	@.ci/parts $(DEPS) \
+		'the same fire' \
+			'command -v go >/dev/null || { echo "notice: there is no Go, which the judge needs"; exit 77; }; \
+			unshare --net true || { echo "notice: there are no network namespaces, which take root"; exit 77; }; \
+			for needed in java javac mvn; do command -v $$needed >/dev/null || .ci/deps $$needed \
+				|| echo "notice: there is no $$needed, which Curator, Redisson and ShedLock need"; done; \
+			BATON_JEPSEN_WRITE=1 cargo test --test jepsen -- --include-ignored --nocapture --test-threads=1'
 
 cluster: ## charts and image on a one-node Kubernetes of its own (needs root and Go; the first time it builds Kubernetes), with the table of docs/kubernetes.md (BATON_KUBERNETES=1.36 for another version; BATON_FLOOD_SECONDS=N)
 	@.ci/parts $(DEPS) 'Debian packages' '.ci/deps containerd runc nft iptables conntrack ethtool busybox ip' \

@@ -7,7 +7,7 @@
 //! | `BATON_JEPSEN_SEED` | repeats the faults, though not the moments at which the processes meet them |
 //! | `BATON_JEPSEN_SYSTEM` | only this system: the names of [`system::System::name`] |
 //! | `BATON_JEPSEN_FAULT` | only this fault: the names of [`fault::Fault::name`] |
-//! | `BATON_JEPSEN_SECONDS` | how long the whole run takes, without installing; 1,800 |
+//! | `BATON_JEPSEN_SECONDS` | how long the whole run takes, without installing; 1,600 |
 //! | `BATON_JEPSEN_JOBS` | how many systems are run at a time; 2 |
 //! | `BATON_JEPSEN_WRITE` | a whole run goes to docs/peers-under-faults.md |
 //!
