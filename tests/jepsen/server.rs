@@ -28,7 +28,7 @@ const STEPS_S: [i64; 4] = [3, -3, 30, -30];
 pub enum Server {
     Redis { redis: RedisServer, clock: Option<ClockControl> },
     Own(Own),
-    ApiServer { server: ApiServer, place: Place, kubeconfig: PathBuf, _dir: TempDir },
+    Kubernetes { server: ApiServer, place: Place, kubeconfig: PathBuf, _dir: TempDir },
 }
 
 /// A server that came with a peer.
@@ -71,7 +71,7 @@ impl Server {
         let dir = TempDir::new().expect("a temporary directory");
         let kubeconfig = dir.path().join("kubeconfig");
         fs::write(&kubeconfig, text.replace(&own, &told)).expect("a kubeconfig");
-        Self::ApiServer { server, place: place.clone(), kubeconfig, _dir: dir }
+        Self::Kubernetes { server, place: place.clone(), kubeconfig, _dir: dir }
     }
 
     /// What a library is told of where it is.
@@ -79,7 +79,7 @@ impl Server {
         match self {
             Self::Redis { redis, .. } => format!("{}:{}", redis.host(), redis.port()),
             Self::Own(own) => own.address().to_string(),
-            Self::ApiServer { kubeconfig, .. } => kubeconfig.display().to_string(),
+            Self::Kubernetes { kubeconfig, .. } => kubeconfig.display().to_string(),
         }
     }
 
@@ -91,10 +91,10 @@ impl Server {
         match (fault, self) {
             (Fault::ServerPause, Self::Redis { redis, .. }) => redis.pause(),
             (Fault::ServerPause, Self::Own(own)) => own.signal(Signal::STOP),
-            (Fault::ServerPause, Self::ApiServer { server, .. }) => server.pause(),
+            (Fault::ServerPause, Self::Kubernetes { server, .. }) => server.pause(),
             (Fault::ServerRestart, Self::Redis { redis, .. }) => redis.kill(),
             (Fault::ServerRestart, Self::Own(own)) => own.kill(),
-            (Fault::ServerRestart, Self::ApiServer { server, .. }) => server.kill(),
+            (Fault::ServerRestart, Self::Kubernetes { server, .. }) => server.kill(),
             (Fault::ServerLoss, Self::Redis { redis, .. }) => redis.stop(Data::Lost),
             (Fault::Clock, Self::Redis { clock: Some(clock), .. }) => clock.set(STEPS_S[dice.usize(0..STEPS_S.len())]),
             (other, _) => unreachable!("it has no {other:?}"),
@@ -106,10 +106,10 @@ impl Server {
         match (fault, self) {
             (Fault::ServerPause, Self::Redis { redis, .. }) => redis.resume(),
             (Fault::ServerPause, Self::Own(own)) => own.signal(Signal::CONT),
-            (Fault::ServerPause, Self::ApiServer { server, .. }) => server.resume(),
+            (Fault::ServerPause, Self::Kubernetes { server, .. }) => server.resume(),
             (Fault::ServerRestart | Fault::ServerLoss, Self::Redis { redis, .. }) => redis.start_again(),
             (Fault::ServerRestart, Self::Own(own)) => own.start_again(),
-            (Fault::ServerRestart, Self::ApiServer { server, place, .. }) => place.run(|| server.start_again()),
+            (Fault::ServerRestart, Self::Kubernetes { server, place, .. }) => place.run(|| server.start_again()),
             (Fault::Clock, Self::Redis { clock: Some(clock), .. }) => clock.set(0),
             (other, _) => unreachable!("it has no {other:?}"),
         }

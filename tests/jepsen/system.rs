@@ -96,8 +96,8 @@ impl System {
         !matches!(self, Self::RedisPy | Self::Redsync | Self::ShedLock)
     }
 
-    /// Only a Redis forgets, where it is run as a cache; the others answer when it is on disk. And only its clock can be
-    /// stepped from outside: the others ask the kernel for the time, not the C library.
+    /// Only a Redis forgets, where it is run as a cache; the others answer when it is on disk. And only its clock can
+    /// be stepped from outside: the others ask the kernel for the time, not the C library.
     pub fn can_have(self, fault: Fault) -> bool {
         match fault {
             Fault::ServerLoss => self.store() == Store::Redis,

@@ -1,8 +1,8 @@
-"""A worker beside whatever hands out the one lock: it asks before each step whether it holds it, and then increments two
-registers by reading, working for a moment, and writing.
+"""A worker beside whatever hands out the one lock: it asks before each step whether it holds it, and then increments
+two registers by reading, working for a moment, and writing.
 
     worker.py REGISTERS baton URL             a sidecar, asked over HTTP
-    worker.py REGISTERS peer COMMAND ARG...   a library in a process of its own, asked by `held` (benches/peers/README.md)
+    worker.py REGISTERS peer COMMAND ARG...   a library's process, asked by `held` (benches/peers/README.md)
 
 REGISTERS is the path of a socket. What happens is told on standard output, a line of JSON each, by the machine's
 monotonic clock. It ends with its standard input.

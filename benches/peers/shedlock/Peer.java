@@ -6,9 +6,10 @@ import java.util.Optional;
 import net.javacrumbs.shedlock.core.LockConfiguration;
 import net.javacrumbs.shedlock.core.LockProvider;
 import net.javacrumbs.shedlock.core.SimpleLock;
-import net.javacrumbs.shedlock.provider.redis.jedis4.JedisLockProvider;
+import net.javacrumbs.shedlock.provider.redis.spring.RedisLockProvider;
 import net.javacrumbs.shedlock.support.ShortKeepAlive;
-import redis.clients.jedis.JedisPool;
+import org.springframework.data.redis.connection.RedisStandaloneConfiguration;
+import org.springframework.data.redis.connection.jedis.JedisConnectionFactory;
 
 /**
  * ShedLock behind the line protocol of ../README.md: a task of some steps, again and again, under a lock that is kept
@@ -19,9 +20,14 @@ public final class Peer {
 
     public static void main(String[] args) throws Exception {
         String[] hostAndPort = args[1].split(":");
-        JedisPool pool = new JedisPool(hostAndPort[0], Integer.parseInt(hostAndPort[1]));
+        JedisConnectionFactory redis = new JedisConnectionFactory(
+                new RedisStandaloneConfiguration(hostAndPort[0], Integer.parseInt(hostAndPort[1])));
+        redis.afterPropertiesSet();
+        redis.start();
         Duration lease = Duration.ofMillis(Long.parseLong(args[4]));
-        LockProvider locks = ShortKeepAlive.of(new JedisLockProvider(pool), lease);
+        // Who has lost its lock neither extends nor releases another's.
+        RedisLockProvider provider = new RedisLockProvider.Builder(redis).safeUpdate(true).build();
+        LockProvider locks = ShortKeepAlive.of(provider, lease);
         Optional<SimpleLock> lock = Optional.empty();
         int stepsLeft = 0;
         say("ready");

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs ShedLock with Jedis from Maven Central, and this folder's program into the folder $1.
+# Installs ShedLock with Spring Data and Jedis from Maven Central, and this folder's program into the folder $1.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 to=$1
@@ -16,6 +16,6 @@ exec java -XX:+UseSerialGC -Xmx256m -cp '$to/classes:$to/jars/*' Peer "\$@"
 END
 chmod +x "$to/run"
 version() { basename "$to/jars/$1"-[0-9]*.jar .jar | sed "s/$1-//"; }
-echo "ShedLock $(version shedlock-core) with Jedis $(version jedis), Java $(
+echo "ShedLock $(version shedlock-core) with Spring Data Redis $(version spring-data-redis), Java $(
     java -version 2>&1 | sed -n '1s/.*"\(.*\)".*/\1/p'
 )" >"$to/version"
