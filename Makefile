@@ -78,6 +78,7 @@ jepsen: ## peers and Baton under the same faults, judged by Porcupine: docs/peer
 			unshare --net true || { echo "notice: there are no network namespaces, which take root"; exit 77; }; \
 			for needed in java javac mvn; do command -v $$needed >/dev/null || .ci/deps $$needed \
 				|| echo "notice: there is no $$needed, which Curator, Redisson and ShedLock need"; done; \
+			tests/apiserver/build.sh >/dev/null; \
 			BATON_JEPSEN_WRITE=1 cargo test --test jepsen -- --include-ignored --nocapture --test-threads=1'
 
 cluster: ## charts and image on a one-node Kubernetes of its own (needs root and Go; the first time it builds Kubernetes), with the table of docs/kubernetes.md (BATON_KUBERNETES=1.36 for another version; BATON_FLOOD_SECONDS=N)

@@ -85,7 +85,8 @@ fn peers_in_the_same_fire() {
     let (plans, missing): (Vec<_>, Vec<_>) =
         systems.iter().map(|system| plan(*system, &faults, seed, span)).partition(Result::is_ok);
     let missing: Vec<Missing> = missing.into_iter().filter_map(Result::err).collect();
-    let plans: Vec<Plan> = plans.into_iter().flatten().collect();
+    // Where one fault alone is wanted, not every system can have it.
+    let plans: Vec<Plan> = plans.into_iter().flatten().filter(|plan| !plan.faults.is_empty()).collect();
     missing.iter().for_each(|Missing { peer, why }| println!("notice: {peer} does not take part: {why}"));
     let about: Vec<String> = plans.iter().map(|plan| format!("- {}\n", versions(plan))).collect();
 
