@@ -23,7 +23,10 @@ type term struct {
 // hold campaigns with the usual timings, shortened in proportion, and again after each loss, as a program does that
 // ends then and is started again.
 func hold(config *rest.Config, name, identity string, lease time.Duration) {
-	deadline := lease * renewDeadline / leaseDuration
+	inProportion := func(usual time.Duration) time.Duration {
+		return time.Duration(float64(lease) * usual.Seconds() / leaseDuration.Seconds())
+	}
+	deadline := inProportion(renewDeadline)
 	// As resourcelock.NewFromKubeconfig has it.
 	config.Timeout = max(time.Second, deadline/2)
 	client, err := coordination.NewForConfig(config)
@@ -54,7 +57,7 @@ func hold(config *rest.Config, name, identity string, lease time.Duration) {
 				Lock:            &lock,
 				LeaseDuration:   lease,
 				RenewDeadline:   deadline,
-				RetryPeriod:     lease * retryPeriod / leaseDuration,
+				RetryPeriod:     inProportion(retryPeriod),
 				ReleaseOnCancel: true,
 				Callbacks:       leaderelection.LeaderCallbacks{OnStartedLeading: started, OnStoppedLeading: func() {}},
 			})
