@@ -54,12 +54,11 @@ func hold(config *rest.Config, name, identity string, lease time.Duration) {
 	go func() {
 		for {
 			elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-				Lock:            &lock,
-				LeaseDuration:   lease,
-				RenewDeadline:   deadline,
-				RetryPeriod:     inProportion(retryPeriod),
-				ReleaseOnCancel: true,
-				Callbacks:       leaderelection.LeaderCallbacks{OnStartedLeading: started, OnStoppedLeading: func() {}},
+				Lock:          &lock,
+				LeaseDuration: lease,
+				RenewDeadline: deadline,
+				RetryPeriod:   inProportion(retryPeriod),
+				Callbacks:     leaderelection.LeaderCallbacks{OnStartedLeading: started, OnStoppedLeading: func() {}},
 			})
 			if err != nil {
 				line.Fail(err)
