@@ -197,7 +197,11 @@ impl Run {
         let settled = found_within(RECOVERY_MAX, || self.only_holder());
         self.epochs.push((fault, seed, Epoch { number, from, to: now_ns() }));
         if recovered.and(settled).is_none() {
-            println!("{} {}, seed {seed}: not one holds the lock afterwards", self.plan.system.name(), fault.name());
+            println!(
+                "{} {}, seed {seed}: nobody holds the lock alone afterwards",
+                self.plan.system.name(),
+                fault.name()
+            );
         }
         self.replace_those_that_ended();
     }

@@ -113,7 +113,8 @@ fn peers_in_the_same_fire() {
 #[test]
 #[ignore = "starts a Redis in a network of its own: make jepsen"]
 fn a_lock_that_is_broken_on_purpose_is_found_by_both_judges() {
-    let plan = match plan(System::Pretended, &[Fault::Pause], 1, Duration::from_secs(12)) {
+    // Two faults, after neither of which one alone comes to hold it.
+    let plan = match plan(System::Pretended, &[Fault::Pause], 1, Duration::from_secs(25)) {
         Ok(plan) => plan,
         Err(Missing { peer, why }) => panic!("{peer} is missing: {why}"),
     };
