@@ -247,3 +247,19 @@ impl AnnouncementKind {
         [Self::Grant, Self::Heartbeat, Self::Release].into_iter().find(|kind| kind.as_str() == word)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_and_kinds_are_what_their_words_say_and_other_words_are_none() {
+        for cause in GuardCause::ALL {
+            assert_eq!(GuardCause::parse(cause.as_str()), Some(cause));
+        }
+        for kind in [AnnouncementKind::Grant, AnnouncementKind::Heartbeat, AnnouncementKind::Release] {
+            assert_eq!(AnnouncementKind::parse(kind.as_str()), Some(kind));
+        }
+        assert_eq!((GuardCause::parse("grant"), AnnouncementKind::parse("empty")), (None, None));
+    }
+}

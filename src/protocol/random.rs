@@ -53,6 +53,20 @@ mod tests {
     }
 
     #[test]
+    fn rolls_are_those_of_splitmix64() {
+        let mut random = Random::new(1_234_567);
+        let rolls: Vec<u64> = (0..5).map(|_| random.roll()).collect();
+        let published = [
+            6_457_827_717_110_365_317,
+            3_203_168_211_198_807_973,
+            9_817_491_932_198_370_423,
+            4_593_380_528_125_082_431,
+            16_408_922_859_458_223_821,
+        ];
+        assert_eq!(rolls, published);
+    }
+
+    #[test]
     fn fingerprints_are_those_of_fnv_1a() {
         for (text, print) in
             [("", 0xcbf2_9ce4_8422_2325_u64), ("a", 0xaf63_dc4c_8601_ec8c), ("foobar", 0x8594_4171_f739_67e8)]

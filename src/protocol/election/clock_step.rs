@@ -85,6 +85,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_allowed_grows_with_the_time_between_two_replies_and_one_microsecond_more_is_a_step() {
+        // A tenth of a second, and two hundredths of five seconds.
+        let allowed_us = 200_000;
+        let observe = |by_us: i64| {
+            let mut watch = ClockWatch::default();
+            let at = |moved: i64| StoreTime(1_700_000_000_000_000_u64.saturating_add_signed(moved));
+            assert_eq!(watch.observe(ms(10), ms(10), at(10_000)), None);
+            watch.observe(ms(5_010), ms(5_010), at(5_010_000 + by_us)).map(|step| step.by_ms)
+        };
+        assert_eq!([observe(allowed_us), observe(-allowed_us)], [None, None]);
+        assert_eq!([observe(allowed_us + 1), observe(-allowed_us - 1)], [Some(200), Some(-200)]);
+    }
+
+    #[test]
     fn a_clock_at_the_end_of_the_numbers_is_only_a_number() {
         let mut watch = ClockWatch::default();
         let (first, last) = (Mono::from_nanos(0), StoreTime(u64::MAX));

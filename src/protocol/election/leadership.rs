@@ -212,6 +212,17 @@ mod tests {
     }
 
     #[test]
+    fn the_moment_of_its_deadline_is_no_part_of_a_term() {
+        let leadership = Leadership::new(VALIDITY);
+        let token = Token::new(7).unwrap();
+        leadership.open(token, at(1_000));
+        let (last, over) = (Mono::from_nanos(999_999_999), at(1_000));
+        assert_eq!([leadership.leads(last), leadership.leads(over)], [true, false]);
+        let left = [leadership.remaining(last), leadership.remaining(over)];
+        assert_eq!(left, [Some((token, Duration::from_nanos(1))), None]);
+    }
+
+    #[test]
     fn a_closed_term_promises_nothing_but_its_promises_stand() {
         let leadership = Leadership::new(VALIDITY);
         leadership.open(Token::new(7).unwrap(), at(1_000));

@@ -217,8 +217,10 @@ mod tests {
         let mut watch = TermGuard::new(token(7), grace(), Duration::ZERO);
         assert_eq!(watch.look(leading(0, 7, 1_400)), Verdict::Stay);
         assert_eq!(watch.look(leading(999, 7, 401)), Verdict::Stay);
+        assert!(!watch.has_told());
         assert_eq!(watch.look(leading(1_000, 7, 400)), Verdict::Leave);
         assert_eq!(watch.look(leading(1_001, 7, 399)), Verdict::Stay, "it has been told");
+        assert!(watch.has_told());
         assert_eq!(watch.look(leading(1_389, 7, 11)), Verdict::Stay);
         assert_eq!(watch.look(leading(1_390, 7, 10)), Verdict::Kill, "just before the deadline");
     }

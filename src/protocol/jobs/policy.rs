@@ -139,6 +139,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn more_than_a_second_is_late() {
+        let is_late = |ms| is_late(Duration::from_millis(ms));
+        assert_eq!([is_late(0), is_late(1_000), is_late(1_001)], [false, false, true]);
+    }
+
+    #[test]
     fn pauses_double_up_to_the_longest() {
         let backoff = BackoffPolicy { limit: 6, initial: Duration::from_secs(10), max: Duration::from_secs(360) };
         let pauses: Vec<u64> = (1..=8).map(|failures| backoff.after(failures).as_secs()).collect();

@@ -98,3 +98,21 @@ pub fn look_after(remaining: Option<Duration>, ahead: u32) -> Duration {
     let at_the_end = remaining.unwrap_or(LOOK_FREE) + LOOK_STAGGER.saturating_mul(ahead);
     at_the_end.min(LOOK_FIRST.saturating_mul(ahead.max(1)).min(LOOK_MAX))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_fifth_look_at_a_lock_that_stays_free_reminds() {
+        let reminders: Vec<u32> = (0..12).filter(|looks| is_reminder(*looks)).collect();
+        assert_eq!(reminders, [5, 10]);
+    }
+
+    #[test]
+    fn who_is_further_back_looks_later_and_nobody_after_half_a_minute() {
+        let look = |remaining: Option<u64>, ahead| look_after(remaining.map(Duration::from_millis), ahead).as_millis();
+        assert_eq!([look(None, 0), look(None, 3), look(Some(700), 1)], [100, 106, 702]);
+        assert_eq!([look(Some(60_000), 0), look(Some(60_000), 2), look(Some(60_000), 100)], [5_000, 10_000, 30_000]);
+    }
+}

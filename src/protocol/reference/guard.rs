@@ -92,3 +92,39 @@ impl Guard {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(generation: &str) -> Server<'_> {
+        Server { now: StoreTime(1_000), uptime: Duration::ZERO, generation }
+    }
+
+    #[test]
+    fn a_record_is_of_its_server_whether_replicas_were_asked_or_not_and_of_all_where_nobody_asks() {
+        let is_own = |stored, generation| is_generation(stored, server(generation));
+        assert!(is_own("a", "a") && is_own("a/3", "a/3") && is_own("a/3", "a"));
+        assert!(!is_own("a", "a/3") && !is_own("a/2", "a/3") && !is_own("a", "b"));
+        assert!(is_own("a", "") && is_own("a/3", ""));
+    }
+
+    #[test]
+    fn a_guard_says_under_which_server_it_was_written_and_whether_it_was_ever_shut() {
+        let mut guard = Guard::open("00ff1234");
+        assert_eq!((guard.generation(), guard.is_known(), guard.salt()), (Some("00ff1234"), false, 255));
+        guard.shut(GuardCause::Vanished, StoreTime(10));
+        assert!(guard.is_known());
+        assert_eq!((Guard::default().generation(), Guard::default().salt()), (None, 0));
+    }
+
+    #[test]
+    fn of_two_reasons_for_one_moment_the_first_stays() {
+        let mut guard = Guard::open("a");
+        guard.shut(GuardCause::Vanished, StoreTime(2_000));
+        guard.shut(GuardCause::Empty, StoreTime(2_000));
+        assert_eq!(guard.active(StoreTime(1_000)).map(|(cause, _)| cause), Some(GuardCause::Vanished));
+        assert!(!guard.clamp(StoreTime(2_000)), "it is no longer than that");
+        assert!(guard.clamp(StoreTime(1_999)));
+    }
+}

@@ -2,8 +2,10 @@
 
 mod candidate;
 mod incumbent;
+mod moments;
 mod shards;
 mod stagger;
+mod states;
 mod takeover;
 
 use super::super::ids::StoreTime;

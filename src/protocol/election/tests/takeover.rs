@@ -197,3 +197,26 @@ fn whoever_is_heard_to_renew_after_its_end_has_not_ended() {
     stage.input(departed(rival().session, Duration::ZERO));
     assert!(stage.election.poll_timeout().unwrap().since(stage.now) > LEASE / 2);
 }
+
+#[test]
+fn of_many_who_live_though_they_were_said_to_have_ended_the_last_are_remembered() {
+    let mut stage = standby();
+    let session = |of: u64| SessionId::from_u128(u128::from(100 + of));
+    let hear = |stage: &mut Stage, of, value| {
+        let holder = Holder { session: session(of), identity: Arc::from("another") };
+        let (kind, audience) = (AnnouncementKind::Heartbeat, 2);
+        stage.input(Input::Heard(Announcement { kind, token: token(value), count: value, holder, audience }));
+    };
+    let last = 65;
+    for of in 1..=last {
+        stage.input(departed(session(of), PROMISE));
+        hear(&mut stage, of, 100 + of);
+    }
+    for (of, is_believed) in [(1, true), (2, false)] {
+        hear(&mut stage, of, 200 + of);
+        stage.input(departed(session(of), Duration::ZERO));
+        stage.actions();
+        stage.pass(ms(100));
+        assert_eq!(!stage.actions().is_empty(), is_believed, "{of} of {last}");
+    }
+}

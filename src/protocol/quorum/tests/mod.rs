@@ -3,6 +3,7 @@
 mod heard;
 mod member;
 mod rounds;
+mod seats;
 
 use super::super::ids::{Attempt, SessionId, StoreTime};
 use super::super::messages::{Announcement, AnnouncementKind};

@@ -385,3 +385,21 @@ fn a_change_is_told_as_a_grant_a_heartbeat_or_a_release() {
     let emptied = LeaseRecord { identity: Arc::from(""), ..record.clone() };
     assert_eq!(kind(Some(&renewed), &emptied), None, "only that there is something to look at");
 }
+
+#[test]
+fn news_of_an_object_are_those_with_a_greater_version_and_what_is_asked_for_later() {
+    let at = |secs: u64| Mono::from_nanos(secs * 1_000_000_000);
+    let mut seen = Observation::new(Caution::ALL);
+    assert!(seen.admit(Some(5), true, Source::Watch, at(10)));
+    assert!(!seen.admit(Some(5), true, Source::Watch, at(11)), "the same again");
+    assert!(!seen.admit(Some(4), true, Source::Watch, at(11)));
+    assert!(!seen.admit(Some(4), true, Source::Asked(at(9)), at(11)), "asked for before the last was learned");
+    assert!(!seen.admit(Some(5), true, Source::Asked(at(10)), at(11)), "or in that moment");
+    assert!(seen.admit(Some(6), true, Source::Watch, at(11)));
+    assert!(seen.admit(Some(2), true, Source::Asked(at(12)), at(13)), "a server restored from a backup");
+    assert!(seen.admit(Some(3), true, Source::Watch, at(14)), "counts from there on");
+    assert!(!seen.admit(None, false, Source::Asked(at(13)), at(15)));
+    assert!(seen.admit(None, false, Source::Asked(at(15)), at(16)));
+    assert!(!seen.admit(Some(3), true, Source::Watch, at(17)), "what is missing was of that version or a later one");
+    assert!(seen.admit(Some(4), true, Source::Watch, at(18)));
+}
