@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help dev deps lint test charts image bench chaos jepsen e2e compat spec
+.PHONY: help dev deps lint test charts image bench chaos jepsen e2e compat spec mutants
 
 # How many seeds of mixed faults the simulation runs.
 BATON_SIM_SEEDS ?= 2000
@@ -129,3 +129,9 @@ spec: ## the specification in spec/, checked by TLC (needs Java and Maven, insta
 			cargo test --test chaos fifty_runs_are_recorded -- --ignored --nocapture' \
 		'specification' '.ci/tlc >/dev/null; \
 			BATON_SPEC_WRITE=1 cargo test --test spec -- --ignored --nocapture --test-threads=1'
+
+mutants: ## small faults, one at a time, in the protocol and in the scripts of the Redis store, which the tests must notice: at least 95 %, and tests/mutants/survivors.txt has the others with the reason (BATON_MUTANTS_ONLY=PART of a path)
+	@.ci/parts $(DEPS) 'cargo-mutants' '.ci/mutants' \
+		'the list of survivors, and what makes mutants' 'cargo test --test mutants -- --skip the_protocol --skip the_scripts' \
+		'mutants of the protocol' 'cargo test --test mutants the_protocol -- --exact --nocapture' \
+		'mutants of the scripts' 'cargo test --test mutants the_scripts -- --exact --nocapture'

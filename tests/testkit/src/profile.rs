@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::thread;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -38,6 +38,14 @@ pub struct Profile {
     pub told: &'static [(&'static str, &'static str)],
 }
 
+/// What runs in the place of a part of scripts, where `make mutants` tries a mutant of it: the part, and the same with
+/// a fault.
+pub fn mutant() -> Option<&'static (String, String)> {
+    static MUTANT: OnceLock<Option<(String, String)>> = OnceLock::new();
+    let text = |name| std::env::var(name).ok();
+    MUTANT.get_or_init(|| text("BATON_MUTANT_OF").zip(text("BATON_MUTANT"))).as_ref()
+}
+
 impl Profile {
     /// Refuses nothing.
     pub const NONE: Self = Self {
@@ -58,8 +66,13 @@ impl Profile {
         hello || self.refused.iter().any(|name| *name == word(0) || *name == format!("{} {}", word(0), word(1)))
     }
 
+    fn changes_scripts(&self) -> bool {
+        !self.refused_in_scripts.is_empty() || mutant().is_some()
+    }
+
     /// A script that has this profile's `redis`, if it names anything that is refused.
     fn wrapped(&self, script: &str) -> String {
+        let script = &mutant().map_or_else(|| script.to_owned(), |(part, fault)| script.replacen(part, fault, 1));
         // What is called may stand in an argument. Everything else is left as it is, and costs what it costs.
         let calls = |name: &&str| script.contains(&format!("call('{name}'")) || script.contains("call(ARGV");
         if !self.refused_in_scripts.iter().any(calls) {
@@ -329,7 +342,7 @@ async fn ask(
             continue;
         }
         let is_script = name == "EVAL" || name == "EVALSHA";
-        if is_script && !profile.refused_in_scripts.is_empty() && !lets_ask.load(Ordering::Relaxed) {
+        if is_script && profile.changes_scripts() && !lets_ask.load(Ordering::Relaxed) {
             let text = String::from_utf8_lossy(&words[1]).into_owned();
             let known = scripts.lock().expect("no panic while it is held").get(&text).cloned();
             let wrapped = match (name.as_str(), known) {

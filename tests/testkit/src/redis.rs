@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::place::Place;
+use super::profile::{Front, Profile, mutant};
 use super::resp::{Connection, Reply};
 use super::wait::found_within;
 
@@ -32,6 +33,8 @@ pub struct RedisServer {
     environment: Vec<(String, String)>,
     password: Option<String>,
     control: RefCell<Option<Connection>>,
+    /// What those go through who ask by its URL, where a mutant of a script is tried.
+    front: Option<Front>,
 }
 
 /// The server that the tests start: `redis-server`, or what `BATON_REDIS_SERVER` names, such as a Valkey.
@@ -126,11 +129,13 @@ impl RedisServer {
             environment: environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
             password,
             control: RefCell::new(None),
+            front: None,
         };
         // Somebody else may take a free port before Redis does; then Redis says so and ends.
         for _ in 0..10 {
             server.port = place.server_port();
             if server.launch() {
+                server.front = mutant().map(|_| Front::start(place, &[server.port], Profile::NONE));
                 return server;
             }
         }
@@ -149,7 +154,8 @@ impl RedisServer {
 
     /// Its URL, without credentials.
     pub fn url(&self) -> String {
-        format!("redis://{}:{}/0", self.place.ip(), self.port)
+        let direct = || format!("redis://{}:{}/0", self.place.ip(), self.port);
+        self.front.as_ref().map_or_else(direct, Front::url)
     }
 
     /// Sends a command, on a connection of its own. One that the server closed since the last command, as Sentinels
