@@ -453,3 +453,6 @@ fn follows(runs: &BTreeMap<Slot, Run>, leaps: &Leaps, last: &Gap, gap: &Gap) -> 
     let closed = || leaps.closed.iter().any(|(first, _)| after < *first && *first < before);
     after < before && !ran() && !closed()
 }
+
+#[cfg(test)]
+mod tests;
