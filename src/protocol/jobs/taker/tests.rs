@@ -1,5 +1,7 @@
 //! One decision each.
 
+mod edges;
+
 use std::sync::Arc;
 
 use super::*;

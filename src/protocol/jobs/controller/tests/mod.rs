@@ -6,6 +6,7 @@ mod claims;
 mod clocks;
 mod ledgers;
 mod manual;
+mod moments;
 mod orders;
 mod places;
 mod roles;
