@@ -151,7 +151,7 @@ impl<W: Clone> JobTaker<W> {
         self.tell(TakerEvent::Job(name.clone(), event));
         let number = claim.attempt;
         match (ending, quit) {
-            _ if self.stage == Stage::Over => {}
+            // What becomes of it a later term says.
             (_, Some(Quit::Superseded)) => {}
             // Nobody asks for the word on it.
             (_, Some(Quit::Gone)) => self.forget(&claim),

@@ -221,3 +221,14 @@ fn what_a_stale_leader_writes_into_an_emptied_store_is_not_believed() {
     assert_eq!(stage.starts(), [(at(20), 1)]);
     assert_eq!(stage.attempts(at(20))[0].term, token(TERM + 50));
 }
+
+#[test]
+fn a_claim_in_whose_place_is_another_leaders_starts_nothing() {
+    let mut stage = Stage::unserved(policy(), 60);
+    stage.answer().answer().pass(secs(60));
+    let claim = stage.request();
+    stage.wish(|ledger, now| assert_eq!(ledger.claim(at(60), token(TERM + 1), &Arc::from("another"), now), 1));
+    let diverged = stage.execute(&claim);
+    stage.input(diverged).answer();
+    assert_eq!((stage.starts(), &*stage.attempts(at(60))[0].by), (vec![], "another"));
+}

@@ -84,7 +84,11 @@ fn what_was_taken_and_had_no_room_is_given_back_as_not_begun() {
 #[test]
 fn what_waits_for_room_longer_than_it_may_run_is_not_forgotten() {
     let mut stage = Stage::new();
-    stage.takes_without_room(claim(900, 1, RuntimePlan { active_deadline: Some(Duration::from_millis(500)), ..once() }));
+    stage.takes_without_room(claim(
+        900,
+        1,
+        RuntimePlan { active_deadline: Some(Duration::from_millis(500)), ..once() },
+    ));
     stage.taker.handle_timeout(tight(1_600));
     assert_eq!((stage.actions(), stage.taker.active()), (vec![], 1));
 }
