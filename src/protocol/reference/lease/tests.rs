@@ -6,6 +6,7 @@ use super::*;
 
 mod clock;
 mod heard;
+mod versions;
 
 const LEASE: Duration = Duration::from_secs(10);
 
