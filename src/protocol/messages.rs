@@ -262,4 +262,14 @@ mod tests {
         }
         assert_eq!((GuardCause::parse("grant"), AnnouncementKind::parse("empty")), (None, None));
     }
+
+    #[test]
+    fn only_a_lease_that_another_has_has_a_holder() {
+        let session = SessionId::from_u128(1);
+        let version = RecordVersion { token: Token::NONE, count: 0, writer: None };
+        let holder = Holder { session, identity: Arc::from("pod-1") };
+        let held = CampaignReply::Held { holder, token: Token::NONE, remaining: Duration::ZERO, version };
+        assert_eq!(held.holder(), Some(session));
+        assert_eq!(CampaignReply::Granted { token: Token::NONE, count: 1 }.holder(), None);
+    }
 }

@@ -252,4 +252,9 @@ mod tests {
         assert!(timing.check_command_timeout(ms(4_999)).is_ok());
         assert_eq!(timing.check_command_timeout(ms(5_000)).unwrap_err().field(), "commandTimeout");
     }
+
+    #[test]
+    fn what_is_known_of_a_record_is_worth_sending_for_a_lease_and_a_quarter() {
+        assert_eq!(Timing::from_lease(ms(10_000)).unwrap().knowledge_span(), ms(12_500));
+    }
 }

@@ -335,4 +335,41 @@ mod tests {
             assert_eq!(one.decide(at(now), &mine(&[0], &[]), members(&[(2, &[])])).hand_over, None);
         }
     }
+
+    #[test]
+    fn signs_of_life_are_given_three_times_while_one_stands() {
+        let timing = Timing::from_lease(ms(LEASE)).unwrap();
+        assert_eq!((Balance::span(&timing), Balance::tick(&timing)), (ms(1_500), ms(500)));
+        assert_eq!((Balance::soon(&timing), Balance::stagger_at_first(&timing)), (ms(50), ms(1_000)));
+        assert_eq!(Balance::cooldown(&timing), ms(LEASE), "who hands over stays out for a lease");
+    }
+
+    #[test]
+    fn a_role_that_grows_has_orders_for_all_its_shards() {
+        let mut one = balance(2);
+        one.resize(3);
+        assert_eq!(one.decide(at(0), &mine(&[], &[]), None).stagger.len(), 3);
+    }
+
+    #[test]
+    fn it_is_asked_soon_only_once_another_has_what_was_handed_over() {
+        let mut one = balance(2);
+        let told = |leads| members(&[(1, leads), (2, &[])]);
+        one.decide(at(0), &mine(&[0, 1], &[]), told(&[0, 1]));
+        assert_eq!(one.decide(at(LEASE), &mine(&[0, 1], &[]), told(&[0, 1])).hand_over, Some(1));
+        assert!(!one.decide(at(LEASE + 100), &mine(&[0, 1], &[]), told(&[0, 1])).ask_soon, "it is not away yet");
+        assert!(!one.decide(at(LEASE + 200), &mine(&[0], &[]), told(&[0])).ask_soon, "nobody has it");
+        assert!(one.decide(at(LEASE + 300), &mine(&[0], &[1]), told(&[0])).ask_soon);
+    }
+
+    #[test]
+    fn who_goes_ends_the_pause_too() {
+        let mut one = balance(2);
+        let three = || members(&[(1, &[0, 1]), (2, &[]), (3, &[])]);
+        let two = || members(&[(1, &[0, 1]), (2, &[])]);
+        one.decide(at(0), &mine(&[0, 1], &[]), three());
+        one.decide(at(LEASE), &mine(&[0, 1], &[]), three()).hand_over.unwrap();
+        one.decide(at(10 * LEASE), &mine(&[0, 1], &[]), three());
+        assert!(one.decide(at(10 * LEASE + 100), &mine(&[0, 1], &[]), two()).hand_over.is_some());
+    }
 }

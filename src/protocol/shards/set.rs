@@ -101,4 +101,10 @@ mod tests {
             assert_eq!(bad.parse::<ShardSet>(), Err(NoShardSet), "{bad:?}");
         }
     }
+
+    #[test]
+    fn a_set_is_empty_until_something_is_in_it() {
+        assert!(ShardSet::EMPTY.is_empty());
+        assert!(!ShardSet::from_iter([200]).is_empty());
+    }
 }

@@ -181,4 +181,14 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn what_nobody_below_its_share_takes_stays_where_it_is() {
+        let of = |number, leads: &[u16], shuns: &[u16]| {
+            let (leads, shuns) = (leads.iter().copied().collect(), shuns.iter().copied().collect());
+            Participant { session: session(number), portion: Portion { leads, shuns } }
+        };
+        let spread = Spread::new(3, &[of(9, &[0, 1], &[]), of(3, &[2], &[]), of(4, &[], &[0, 1])]);
+        assert_eq!([0, 1, 2].map(|shard| spread.target(shard)), [9, 9, 3].map(|number| Some(session(number))));
+    }
 }

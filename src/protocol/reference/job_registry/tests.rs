@@ -198,3 +198,17 @@ fn a_run_that_has_begun_goes_on_while_its_job_is_suspended() {
     end(&mut registry, "a", 50, 52, again(300, 300, 0));
     assert_eq!(took(registry.take(&taking(50, 3, 400))).0, vec![]);
 }
+
+#[test]
+fn a_wish_moves_the_slot_only_of_a_job_that_is_not_begun() {
+    let mut registry = with(&[("a", 100), ("b", 100)]);
+    let [a, b] = ["a", "b"].map(|job| registry.get(&name(job)).unwrap().revision);
+    let granted = |slot| JobWishReply::Granted { slot: at(slot) };
+    assert_eq!(registry.wish(&name("b"), b, JobWish::Resume { slot: at(700) }), granted(100), "it was not suspended");
+    registry.take(&JobTake { most: 1, ..taking(50, 1, 100) });
+    end(&mut registry, "a", 50, 51, again(100, 900, 1));
+    assert_eq!(registry.wish(&name("a"), a, JobWish::Suspend), granted(100));
+    assert_eq!(registry.wish(&name("a"), a, JobWish::Resume { slot: at(800) }), granted(100), "it is tried again");
+    assert_eq!(registry.wish(&name("a"), a, JobWish::Run { now: at(500) }), granted(100), "at once");
+    assert_eq!(registry.get(&name("a")).unwrap().due, at(500));
+}

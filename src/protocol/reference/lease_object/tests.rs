@@ -403,3 +403,84 @@ fn news_of_an_object_are_those_with_a_greater_version_and_what_is_asked_for_late
     assert!(!seen.admit(Some(3), true, Source::Watch, at(17)), "what is missing was of that version or a later one");
     assert!(seen.admit(Some(4), true, Source::Watch, at(18)));
 }
+
+#[test]
+fn grants_and_releases_count_and_a_repeated_campaign_extends_by_what_it_asks_for() {
+    let (record, token) = term(1);
+    assert_eq!(released(&record).count(), record.count() + 1);
+    let observation = since_zero(present(&record), 0);
+    let later_by = |request| match campaign(&observation, &request, RULES, (at(1), later(3))).unwrap() {
+        Step::Write { record, .. } => record,
+        other @ Step::Reply(_) => panic!("{other:?}"),
+    };
+    let again = later_by(CampaignRequest { lease_duration: LEASE * 2, ..ask(1, 1) });
+    let mark = again.mark.unwrap();
+    assert_eq!((mark.token, mark.lease_duration), (token, LEASE * 2));
+    assert_eq!((again.renewed_us, mark.renewed_us), (Some(micros_of(later(3))), micros_of(later(3))));
+    let next = later_by(ask(1, 2));
+    assert_eq!(next.count(), record.count() + 1);
+    assert_eq!((next.acquired_us, next.renewed_us), (record.acquired_us, Some(micros_of(later(3)))), "of one name");
+}
+
+fn micros_of(wall: StoreTime) -> i64 {
+    i64::try_from(wall.0).unwrap()
+}
+
+#[test]
+fn a_token_that_the_record_has_is_none_that_it_should_have_known_of() {
+    let (record, floor) = term(1);
+    granted(&since_zero(present(&released(&record)), 0), &CampaignRequest { floor, ..ask(2, 1) }, 0);
+    let mut doubted = since_zero(present(&record), 0);
+    doubted.create_unanswered();
+    let request = CampaignRequest { floor, ..ask(1, 1) };
+    assert_eq!(guarded(&doubted, &request, 1).0, GuardCause::Regression, "there is nothing to note");
+    let emptied = LeaseRecord { identity: Arc::from(""), ..record };
+    let mut doubted = since_zero(present(&emptied), 0);
+    doubted.create_unanswered();
+    assert_eq!(guarded(&doubted, &ask(1, 1), 1).0, GuardCause::Vanished, "nor is it extended");
+}
+
+fn renewed(seen: &Observation, request: &RenewRequest, rules: Rules) -> Option<(LeaseRecord, bool)> {
+    match renew(seen, request, rules, later(3)) {
+        Step::Write { record, reply: RenewReply::Renewed { reasserted, .. } } => Some((record, reasserted)),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_renewal_stands_back_for_a_term_of_the_same_token_and_not_for_an_earlier_one() {
+    let (record, token) = term(1);
+    let record = LeaseRecord { transitions: 4, ..record };
+    let next = Token::new(token.get() + 1).unwrap();
+    let emptied = LeaseRecord { identity: Arc::from(""), ..record.clone() };
+    for seen in [&record, &emptied] {
+        let mut observation = since_zero(present(seen), 0);
+        for is_gone in [false, true] {
+            assert_eq!(renewed(&observation, &renewal(2, 1, token), RULES), None, "{seen:?} {is_gone}");
+            let (over, reasserted) = renewed(&observation, &renewal(2, 1, next), RULES).unwrap();
+            assert_eq!((over.transitions, reasserted), (4, true), "{seen:?} {is_gone}");
+            let of_mine = renewed(&observation, &renewal(1, 1, next), RULES).unwrap();
+            assert!(of_mine.1, "its next term, and not that one: {seen:?} {is_gone}");
+            observation.see(Seen::Absent, LEASE, at(1));
+        }
+    }
+    let mut free = since_zero(present(&released(&record)), 0);
+    free.see(Seen::Absent, LEASE, at(1));
+    assert!(renewed(&free, &renewal(2, 1, next), RULES).is_some(), "an earlier term's release");
+    let touched = LeaseRecord { renewed_us: Some(7), lease_seconds: Some(9), ..released(&record) };
+    assert_eq!(touched.tenure(), Tenure::Vacant);
+    assert_eq!(renewed(&since_zero(present(&touched), 0), &renewal(1, 1, token), RULES), None, "it was given back");
+}
+
+#[test]
+fn a_renewal_puts_nothing_back_without_r4_nor_where_a_later_term_was_seen() {
+    let (record, token) = term(1);
+    let mut gone = since_zero(present(&record), 0);
+    gone.see(Seen::Absent, LEASE, at(1));
+    assert_eq!(renewed(&gone, &renewal(1, 1, token), Rules { reassert: false, ..RULES }), None);
+    let (next, _) = granted(&since_zero(present(&record), 0), &ask(2, 1), 10_000);
+    let mut restored = since_zero(present(&next), 0);
+    let emptied = LeaseRecord { identity: Arc::from(""), ..record };
+    restored.see(present(&emptied), LEASE, at(1));
+    assert_eq!(renewed(&restored, &renewal(1, 1, token), RULES), None, "a backup of before that term");
+}

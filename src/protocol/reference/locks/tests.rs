@@ -4,6 +4,7 @@ mod holds;
 mod liveness;
 mod operator;
 mod rests;
+mod returns;
 mod turns;
 
 use super::super::super::locks::Restore;

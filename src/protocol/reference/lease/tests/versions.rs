@@ -132,10 +132,10 @@ fn r5_vanished_without_watches_what_is_known_of_the_last_term_must_be_recent() {
     held.grant(1, 1);
     let known = held.knowledge().unwrap();
     held.pass(LEASE);
-    let aged = |ms| Some(KnownRecord { age: Duration::from_millis(ms), ..known.clone() });
+    let aged = |ms| Some(KnownRecord { age: Duration::from_millis(ms), ..known });
     for (knowledge, looks) in [(None, true), (earlier, true), (aged(12_499), false), (aged(12_500), true)] {
         let mut store = Store { cell: held.cell.clone(), ..held };
-        let reply = store.campaign(&CampaignRequest { knowledge: knowledge.clone(), ..ask(2, 1) }).0;
+        let reply = store.campaign(&CampaignRequest { knowledge, ..ask(2, 1) }).0;
         assert_eq!((looks_again(&reply), is_granted(&reply)), (looks, !looks), "{knowledge:?}: {reply:?}");
     }
     let mut store = Store::under(rules);
