@@ -153,3 +153,12 @@ fn r5_generation_is_not_noticed_by_a_campaign_without_the_guard() {
     let CampaignReply::Guarded { cause, remaining, .. } = store.campaign(&ask(2, 2)).0 else { panic!() };
     assert_eq!((cause, remaining), (GuardCause::Generation, LEASE), "from the first question that asks");
 }
+
+#[test]
+fn a_renewal_is_of_a_term_by_its_candidate_and_its_token() {
+    let mut store = Store::new();
+    let mine = store.grant(1, 1);
+    for (attempt, token) in [(1, token(mine.get() + 1)), (2, mine)] {
+        assert!(matches!(store.renew(1, attempt, token).0, RenewReply::Lost { .. }), "{attempt} {token}");
+    }
+}

@@ -146,3 +146,30 @@ fn of_a_long_queue_those_behind_are_counted_without_a_look() {
     }
     assert_eq!(store.look("a").waiting, 1_011);
 }
+
+#[test]
+fn an_owner_takes_several_names_again_that_it_has_under_one_token() {
+    let mut store = Store::new();
+    let names = || vec![lock("a"), lock("b")];
+    store.granted(&AcquireRequest { names: names(), ..ask("a", 1, 1) });
+    assert_eq!(store.granted(&AcquireRequest { names: names(), ..again("a", 1, 2) }).holds, 2);
+}
+
+#[test]
+fn a_fair_one_that_waits_for_another_name_passes_the_word_on_where_two_are_free() {
+    let mut store = Store::new();
+    let of = |names: &[&str], session, id, queueing| {
+        let names = names.iter().map(|name| lock(name)).collect();
+        AcquireRequest { names, ..two(session, id, queueing) }
+    };
+    for (name, id) in [("a", 1), ("a", 2), ("b", 3), ("b", 4)] {
+        store.granted(&of(&[name], 1, id, Queueing::No));
+    }
+    let both = of(&["a", "b"], 2, 5, Queueing::Fair);
+    store.acquire(&both);
+    store.acquire(&of(&["a"], 3, 6, Queueing::Fair));
+    store.release(&["a"], 1);
+    assert_eq!(store.acquire_waking(&both).1, [], "the one that is free is its own");
+    store.release(&["a"], 2);
+    assert_eq!(store.acquire_waking(&both).1, [wake("a", 3, 6)]);
+}
