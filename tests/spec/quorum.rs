@@ -53,11 +53,7 @@ pub const QUORUM: Module = Module {
             excused: &[],
             set: &[r#"Faults = {"clock", "overlap"}"#, "FaultsMax = 1"],
         },
-        Model {
-            title: "one of two members is replaced",
-            excused: &[],
-            set: &["Before = {a, b}", "After = {b, c}"],
-        },
+        Model { title: "one of two members is replaced", excused: &[], set: &["Before = {a, b}", "After = {b, c}"] },
         Model {
             title: "a list of one member gives way to another's, and one request is lost or one replica killed",
             excused: &[],

@@ -1,7 +1,7 @@
 //! The quorum, answer by answer: the members, the rounds that ask them, and the heard of what they publish.
 
-mod heard;
 mod counts;
+mod heard;
 mod member;
 mod rounds;
 mod seats;

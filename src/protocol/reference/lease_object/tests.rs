@@ -343,6 +343,7 @@ fn an_object_made_in_advance_is_watched_for_a_lease() {
     let empty = LeaseRecord { identity: Arc::from(""), lease_seconds: None, ..strangers(None, 0) };
     let observation = since_zero(present(&empty), 0);
     assert_eq!(guarded(&observation, &ask(1, 1), 1).0, GuardCause::Vanished);
+    granted(&observation, &CampaignRequest { guard: false, ..ask(1, 1) }, 1);
     let (record, _) = granted(&observation, &ask(1, 1), 10_000);
     assert_eq!(record.transitions, 1, "as client-go counts a holder after nobody");
 }
