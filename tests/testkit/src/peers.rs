@@ -13,15 +13,15 @@ const BOUND: &str = "600";
 /// The peers, and the folder of `benches/peers` that each comes from.
 const PEERS: [(&str, &str); 11] = [
     ("hyper", "hyper"),
-    ("redisson", "redisson"),
+    ("redisson", "java"),
     ("redis-py", "redis-py"),
-    ("shedlock", "shedlock"),
+    ("shedlock", "java"),
     ("rslock", "rslock"),
     ("redsync", "go"),
     ("client-go", "go"),
     ("etcd", "go"),
     ("net-http", "go"),
-    ("curator", "curator"),
+    ("curator", "java"),
     ("apiserver", "apiserver"),
 ];
 
