@@ -1,6 +1,7 @@
 //! Attempts: claimed, started, ended, repeated.
 
 use super::{JobAction, JobController, JobEvent, Live, Moment, Stage};
+use crate::protocol::Token;
 use crate::protocol::jobs::ids::Slot;
 use crate::protocol::jobs::policy::OnInterrupt;
 use crate::protocol::jobs::run::{Ending, Phase, Run, RunFailure};
@@ -155,7 +156,7 @@ impl JobController {
     pub(super) fn interrupt_what_is_not_ours(&mut self, now: Moment) -> usize {
         let mut interrupted = Vec::new();
         let (mut waiting, mut begun) = (Vec::new(), Vec::new());
-        let live = &self.live;
+        let (live, term) = (&self.live, self.term.token);
         let claimed = |claim: (Slot, u32)| self.claims.contains(&claim) || self.confirmed.contains(&claim);
         for (slot, run) in &mut self.ledger.runs {
             if run.phase.is_active() {
@@ -164,9 +165,10 @@ impl JobController {
             match run.phase {
                 Phase::Waiting { until } => waiting.push((*slot, until)),
                 Phase::Running => {
-                    let number = run.attempts.last().map_or(0, |last| last.number);
-                    let ours = live.get(slot).is_some_and(|live| live.attempt == number);
-                    if ours || claimed((*slot, number)) {
+                    let (number, by) = run.attempts.last().map_or((0, Token::NONE), |last| (last.number, last.term));
+                    let goes_on = live.get(slot).is_some_and(|live| live.attempt == number);
+                    // One of another leader may be there in the place of a claim that is on its way.
+                    if goes_on || (by == term && claimed((*slot, number))) {
                         continue;
                     }
                     if let Some(open) = run.open_attempt() {

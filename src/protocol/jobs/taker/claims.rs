@@ -101,15 +101,28 @@ impl<W: Clone> JobTaker<W> {
                 return self.miss(now, &claim, &plan, state);
             }
         }
-        let went_on = now.wall.since(*state.began.get_or_insert(now.wall));
+        let went_on = state.began.map_or(Duration::ZERO, |began| now.wall.since(began));
         if before > 0 && plan.active_deadline.is_some_and(|limit| went_on >= limit) {
-            let failure = Some(RunFailure::DeadlineExceeded);
-            return self.conclude(now, &claim, &plan, state, before, failure, String::new());
+            return self.end_before_it_begins(now, &claim, &plan, state);
         }
-        let deadline = plan.active_deadline.map(|limit| now.mono + limit.saturating_sub(went_on));
+        // A run takes no time before it has begun.
+        let limit = plan.active_deadline.filter(|_| state.began.is_some());
+        let deadline = limit.map(|limit| now.mono + limit.saturating_sub(went_on));
         let (name, token) = (claim.name.clone(), claim.ticket);
         let attempt = Attempt { claim, plan, state, token, since: None, deadline, quit: None, successor: None };
         self.attempts.insert(name, attempt);
+    }
+
+    /// The run has taken too long before this attempt of it could begin.
+    pub(super) fn end_before_it_begins(
+        &mut self,
+        now: Moment,
+        claim: &ClaimedJob<W>,
+        plan: &RuntimePlan,
+        state: RuntimeState,
+    ) {
+        let (before, failure) = (claim.attempt.saturating_sub(1), Some(RunFailure::DeadlineExceeded));
+        self.conclude(now, claim, plan, state, before, failure, String::new());
     }
 
     /// Starts what was taken, while there is room.
@@ -120,6 +133,10 @@ impl<W: Clone> JobTaker<W> {
         for (name, attempt) in self.attempts.iter_mut().filter(|(_, attempt)| attempt.since.is_none()) {
             let ClaimedPlan::Known { work, .. } = &attempt.claim.plan else { continue };
             attempt.since = Some(now.mono);
+            if attempt.state.began.is_none() {
+                attempt.state.began = Some(now.wall);
+                attempt.deadline = attempt.plan.active_deadline.map(|limit| now.mono + limit);
+            }
             let (slot, number) = (attempt.plan.slot(attempt.claim.slot), attempt.claim.attempt);
             self.actions.push_back(TakerAction::Start {
                 name: name.clone(),

@@ -333,7 +333,7 @@ impl<W: Clone> JobTaker<W> {
         let due = self.flight.is_none() && (self.look || self.look_at <= now.mono);
         let room = (is_ready && !now.room && (waits || due)).then(|| now.mono + ROOM_LOOK);
         let look = (is_ready && self.look_at > now.mono).then_some(self.look_at);
-        let deadlines = self.attempts.values().filter(|attempt| attempt.since.is_some() && attempt.quit.is_none());
+        let deadlines = self.attempts.values().filter(|attempt| attempt.quit.is_none());
         let deadline = deadlines.filter_map(|attempt| attempt.deadline).min();
         self.wake = [room, look, deadline].into_iter().flatten().min();
     }
@@ -465,16 +465,19 @@ impl<W: Clone> JobTaker<W> {
         if attempt.since.is_some() {
             self.actions.push_back(TakerAction::Cancel { name: name.clone(), token: attempt.token, why });
         } else if let Some(attempt) = self.attempts.remove(name) {
-            self.forget(&attempt.claim);
-            if let Some(successor) = attempt.successor {
+            let Attempt { claim, plan, state, successor, .. } = attempt;
+            match why {
+                Quit::Deadline => self.end_before_it_begins(now, &claim, &plan, state),
+                Quit::Gone | Quit::Superseded => self.forget(&claim),
+            }
+            if let Some(successor) = successor {
                 self.claimed(now, successor);
             }
         }
     }
 
     fn end_what_is_too_long(&mut self, now: Moment) {
-        let runs = |attempt: &Attempt<W>| attempt.since.is_some() && attempt.quit.is_none();
-        let over = |attempt: &Attempt<W>| runs(attempt) && attempt.deadline.is_some_and(|at| at <= now.mono);
+        let over = |attempt: &Attempt<W>| attempt.quit.is_none() && attempt.deadline.is_some_and(|at| at <= now.mono);
         let names: Vec<JobName> =
             self.attempts.iter().filter(|(_, attempt)| over(attempt)).map(|(name, _)| name.clone()).collect();
         for name in names {

@@ -335,6 +335,31 @@ fn a_run_that_takes_too_long_is_cancelled_also_over_attempts() {
 }
 
 #[test]
+fn an_attempt_that_waits_for_room_until_the_time_of_its_run_is_over_does_not_begin() {
+    let plan = RuntimePlan { active_deadline: Some(Duration::from_millis(500)), ..once() };
+    let mut stage = Stage::new();
+    let began = RuntimeState { began: Some(at(1_000)), ..RuntimeState::default() };
+    let late = ClaimedJob { plan: ClaimedPlan::Known { plan, state: began, work: () }, ..claim(900, 2, once()) };
+    let shut = |ms| Moment { room: false, ..moment(ms) };
+    stage.input(TakerInput::Changed(name("z")));
+    let (id, _) = stage.take();
+    let taken = TakeAnswer::Taken { jobs: vec![late], next: None, held: 1 };
+    stage.taker.handle_input(shut(1_000), TakerInput::Took(id, taken));
+    assert_eq!(stage.actions(), []);
+    for ms in (1_000..1_500).step_by(100) {
+        stage.taker.handle_timeout(shut(ms));
+        assert_eq!((stage.actions(), stage.taker.poll_timeout()), (vec![], Some(moment(ms + 100).mono)));
+    }
+    stage.now = 1_500;
+    stage.taker.handle_timeout(moment(1_500));
+    assert_eq!(stage.settlement(), Settlement::Remove);
+    let told = stage.settled(52);
+    let ended =
+        JobEvent::RunEnded { slot: once().slot(at(900)), failure: Some(RunFailure::DeadlineExceeded), attempts: 1 };
+    assert!(told.contains(&TakerAction::Tell(TakerEvent::Job(name("a"), ended))), "{told:?}");
+}
+
+#[test]
 fn a_job_that_is_deleted_while_it_runs_is_cancelled_and_not_settled() {
     let mut stage = Stage::new();
     stage.starts(claim(900, 1, once()));

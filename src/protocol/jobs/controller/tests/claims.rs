@@ -223,12 +223,15 @@ fn what_a_stale_leader_writes_into_an_emptied_store_is_not_believed() {
 }
 
 #[test]
-fn a_claim_in_whose_place_is_another_leaders_starts_nothing() {
+fn in_the_place_of_a_claim_that_is_anothers_comes_the_next_attempt() {
     let mut stage = Stage::unserved(policy(), 60);
     stage.answer().answer().pass(secs(60));
     let claim = stage.request();
     stage.wish(|ledger, now| assert_eq!(ledger.claim(at(60), token(TERM + 1), &Arc::from("another"), now), 1));
     let diverged = stage.execute(&claim);
     stage.input(diverged).answer();
-    assert_eq!((stage.starts(), &*stage.attempts(at(60))[0].by), (vec![], "another"));
+    let attempts = stage.attempts(at(60));
+    let [theirs, ours] = &attempts[..] else { panic!("{attempts:?}") };
+    assert_eq!((&*theirs.by, theirs.end.map(|(_, ending)| ending)), ("another", Some(Ending::Interrupted)));
+    assert_eq!((ours.term, stage.starts()), (token(TERM), vec![(at(60), 2)]));
 }

@@ -82,7 +82,7 @@ fn what_was_taken_and_had_no_room_is_given_back_as_not_begun() {
 }
 
 #[test]
-fn what_waits_for_room_longer_than_it_may_run_is_not_forgotten() {
+fn what_waits_for_room_before_it_begins_longer_than_it_may_run_has_all_its_time() {
     let mut stage = Stage::new();
     stage.takes_without_room(claim(
         900,
@@ -91,6 +91,11 @@ fn what_waits_for_room_longer_than_it_may_run_is_not_forgotten() {
     ));
     stage.taker.handle_timeout(tight(1_600));
     assert_eq!((stage.actions(), stage.taker.active()), (vec![], 1));
+    stage.taker.handle_timeout(moment(1_700));
+    assert!(stage.has_started());
+    assert_eq!(stage.taker.poll_timeout(), Some(moment(2_200).mono));
+    stage.taker.handle_timeout(moment(2_199));
+    assert_eq!(stage.actions(), []);
 }
 
 #[test]
