@@ -28,7 +28,7 @@ async fn a_redis_that_is_down_at_the_start_is_found_when_it_comes() {
     let refused = store.campaign(&role(), ask(1, 1)).await;
     assert!(is_unreachable(&refused), "{refused:?}");
     let reason = until_down(&store, "Connection refused").await;
-    assert!(reason.contains(&redis.port().to_string()), "{reason}");
+    assert!(reason.contains(&redis.entry_port().to_string()), "{reason}");
     redis.start_again();
     until_up(&store).await;
     win(&store, unguarded(1, 1)).await;
@@ -57,7 +57,7 @@ async fn a_command_without_a_connection_is_answered_at_once_and_never_run_later(
 #[tokio::test]
 async fn a_command_whose_future_was_dropped_does_not_run_on_another_connection() {
     let redis = RedisServer::start();
-    let proxy = Proxy::start(redis.port()).await;
+    let proxy = Proxy::start(redis.entry_port()).await;
     let store = impatient(&proxy.url()).await;
     proxy.set(Network::Stalled);
     {
@@ -77,7 +77,7 @@ async fn a_command_whose_future_was_dropped_does_not_run_on_another_connection()
 #[tokio::test]
 async fn a_black_hole_makes_the_outcome_unknown_and_the_connection_is_replaced() {
     let redis = RedisServer::start();
-    let proxy = Proxy::start(redis.port()).await;
+    let proxy = Proxy::start(redis.entry_port()).await;
     let store = impatient(&proxy.url()).await;
     proxy.set(Network::Stalled);
     let unknown = within("a stalled campaign ends by itself", store.campaign(&role(), unguarded(1, 1))).await;
@@ -94,7 +94,7 @@ async fn a_black_hole_makes_the_outcome_unknown_and_the_connection_is_replaced()
 #[tokio::test]
 async fn a_black_hole_is_noticed_although_commands_keep_coming() {
     let redis = RedisServer::start();
-    let proxy = Proxy::start(redis.port()).await;
+    let proxy = Proxy::start(redis.entry_port()).await;
     let store = impatient(&proxy.url()).await;
     proxy.set(Network::Stalled);
     wait_until_async(BOUND, "the connection is given up", async || {
@@ -106,7 +106,7 @@ async fn a_black_hole_is_noticed_although_commands_keep_coming() {
 #[tokio::test]
 async fn a_black_hole_is_noticed_long_before_a_patient_command_would_be_given_up() {
     let redis = RedisServer::start();
-    let proxy = Proxy::start(redis.port()).await;
+    let proxy = Proxy::start(redis.entry_port()).await;
     let patient = RedisConfig { command_timeout: Duration::from_secs(3600), ..config(&proxy.url()) };
     // It may be silent for a quarter of a second.
     let store = RedisStore::connect(&patient, Duration::from_secs(1), 7).expect("the configuration is good");
@@ -120,7 +120,7 @@ async fn a_black_hole_is_noticed_long_before_a_patient_command_would_be_given_up
 #[tokio::test]
 async fn connections_are_judged_by_the_shortest_lease_of_now_not_of_when_they_were_opened() {
     let redis = RedisServer::start();
-    let proxy = Proxy::start(redis.port()).await;
+    let proxy = Proxy::start(redis.entry_port()).await;
     let hour = Duration::from_secs(3600);
     let patient = RedisConfig { command_timeout: hour, ..config(&proxy.url()) };
     let lease_min = ShortestLease::from(hour);
@@ -136,7 +136,7 @@ async fn connections_are_judged_by_the_shortest_lease_of_now_not_of_when_they_we
 #[tokio::test]
 async fn one_command_without_an_answer_does_not_end_a_connection_that_answers_again() {
     let redis = RedisServer::start();
-    let proxy = Proxy::start(redis.port()).await;
+    let proxy = Proxy::start(redis.entry_port()).await;
     // Commands have less time than a connection may be silent for: 5 s.
     let hasty = RedisConfig { command_timeout: Duration::from_millis(500), ..config(&proxy.url()) };
     let store = RedisStore::connect(&hasty, Duration::from_secs(20), 7).expect("the configuration is good");
@@ -156,7 +156,7 @@ async fn one_command_without_an_answer_does_not_end_a_connection_that_answers_ag
 #[tokio::test]
 async fn a_lost_reply_is_unknown_and_the_same_attempt_finds_its_lease() {
     let redis = RedisServer::start();
-    let proxy = Proxy::start(redis.port()).await;
+    let proxy = Proxy::start(redis.entry_port()).await;
     let store = impatient(&proxy.url()).await;
     warm_up(&store).await;
     proxy.set(Network::AnswersLost);
@@ -174,7 +174,7 @@ async fn a_lost_reply_is_unknown_and_the_same_attempt_finds_its_lease() {
 #[tokio::test]
 async fn a_connection_that_breaks_under_a_command_ends_it_at_once() {
     let redis = RedisServer::start();
-    let proxy = Proxy::start(redis.port()).await;
+    let proxy = Proxy::start(redis.entry_port()).await;
     let hour = Duration::from_secs(3600);
     let patient = RedisConfig { command_timeout: hour, ..config(&proxy.url()) };
     let store = RedisStore::connect(&patient, hour, 7).expect("the configuration is good");

@@ -129,7 +129,7 @@ async fn listening_may_begin_before_redis_is_there() {
 #[tokio::test]
 async fn an_idle_subscription_in_a_black_hole_is_noticed() {
     let redis = RedisServer::start();
-    let proxy = Proxy::start(redis.port()).await;
+    let proxy = Proxy::start(redis.entry_port()).await;
     let store = impatient(&proxy.url()).await;
     let mut news = store.subscribe(&role(), None);
     assert_eq!(next(&mut news).await, News::Gap);
@@ -191,12 +191,12 @@ async fn foreign_messages_on_our_channel_are_not_heard() {
 #[tokio::test]
 async fn a_subscription_does_not_stay_at_a_server_that_commands_have_left() {
     let (first, second) = (RedisServer::start(), RedisServer::start());
-    let proxy = Proxy::start(first.port()).await;
+    let proxy = Proxy::start(first.entry_port()).await;
     let store = connected(&proxy.url()).await;
     let mut news = store.subscribe(&role(), None);
     assert_eq!(next(&mut news).await, News::Gap);
     // As a Service does whose pod was exchanged: what is connected stays, what connects goes elsewhere.
-    proxy.lead_to(second.port());
+    proxy.lead_to(second.entry_port());
     first.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     assert_eq!(next(&mut news).await, News::Gap);
     let (token, count) = win(&store, unguarded(1, 1)).await;

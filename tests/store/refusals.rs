@@ -167,7 +167,7 @@ async fn a_redis_that_evicts_is_used_with_a_note() {
 async fn a_server_that_does_not_tell_its_generation_is_refused_by_the_guard_and_noted_without() {
     let redis = RedisServer::start();
     for (word, acks) in [("master_replid", 0), ("sync_full", 1), ("sync_partial_ok", 1)] {
-        let proxy = Proxy::start_hiding(redis.port(), word).await;
+        let proxy = Proxy::start_hiding(redis.entry_port(), word).await;
         let replication = Replication { acks, ..config(&proxy.url()).replication };
         let strict = RedisConfig { replication, ..config(&proxy.url()) };
         refusal(&store_with(&strict), word, &[]).await;
@@ -200,7 +200,7 @@ async fn a_server_that_does_not_tell_its_generation_is_refused_by_the_guard_and_
         assert_eq!(severity(&report(&off).await, word), Severity::Note);
     }
     // Nobody acknowledges anything here, so nobody may have acknowledged something elsewhere.
-    let proxy = Proxy::start_hiding(redis.port(), "sync_full").await;
+    let proxy = Proxy::start_hiding(redis.entry_port(), "sync_full").await;
     let store = connected(&proxy.url()).await;
     assert_eq!(store.notes(), Vec::<String>::new());
     assert_eq!(severity(&report(&config(&proxy.url())).await, "its generation"), Severity::Ok);

@@ -47,7 +47,7 @@ async fn leader_behind(redis: &RedisServer, proxy: &Proxy) -> (Desk, Desk, baton
 #[tokio::test]
 async fn a_write_that_was_stuck_on_the_way_is_not_written_after_its_sender_gave_it_up() {
     let redis = RedisServer::start();
-    let proxy = Proxy::start(redis.port()).await;
+    let proxy = Proxy::start(redis.entry_port()).await;
     let (leader, direct, base) = leader_behind(&redis, &proxy).await;
     proxy.set(Network::Stalled);
     let write = leader.store.write(&leader.job, request(Some(7), Some(base), "late"));
@@ -62,7 +62,7 @@ async fn a_write_that_was_stuck_on_the_way_is_not_written_after_its_sender_gave_
 #[tokio::test]
 async fn a_lost_answer_is_unknown_and_the_next_write_finds_out() {
     let redis = RedisServer::start();
-    let proxy = Proxy::start(redis.port()).await;
+    let proxy = Proxy::start(redis.entry_port()).await;
     let (leader, direct, base) = leader_behind(&redis, &proxy).await;
     proxy.set(Network::AnswersLost);
     let unknown = leader.store.write(&leader.job, request(Some(7), Some(base), "c")).await;
@@ -82,7 +82,7 @@ async fn a_lost_answer_is_unknown_and_the_next_write_finds_out() {
 #[tokio::test]
 async fn a_leader_that_was_stuck_writes_nothing_after_its_successor_has_looked() {
     let redis = RedisServer::start();
-    let proxy = Proxy::start(redis.port()).await;
+    let proxy = Proxy::start(redis.entry_port()).await;
     let (leader, successor, base) = leader_behind(&redis, &proxy).await;
     proxy.set(Network::Stalled);
     let unknown = leader.store.write(&leader.job, request(Some(7), Some(base), "old")).await;

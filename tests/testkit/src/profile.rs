@@ -271,6 +271,11 @@ impl Front {
         format!("redis://{}/0", self.addresses()[0])
     }
 
+    /// The port of the first.
+    pub fn port(&self) -> u16 {
+        self.proxies[0].port()
+    }
+
     /// New connections to the first lead to this port: a service has failed over.
     pub fn lead_to(&self, target: u16) {
         self.proxies[0].lead_to(target);

@@ -19,7 +19,7 @@ impl Members {
 
     /// As messages name a member.
     pub fn name(&self, member: usize) -> String {
-        format!("127.0.0.1:{}", self.servers[member].port())
+        format!("127.0.0.1:{}", self.servers[member].entry_port())
     }
 
     /// Restarts every one of them, one after another.

@@ -147,6 +147,11 @@ impl RedisServer {
         self.port
     }
 
+    /// The port of its URL: not its own where a mutant of a script is tried.
+    pub fn entry_port(&self) -> u16 {
+        self.front.as_ref().map_or(self.port, Front::port)
+    }
+
     /// Where others reach it.
     pub fn host(&self) -> String {
         self.place.ip().to_string()
@@ -154,8 +159,7 @@ impl RedisServer {
 
     /// Its URL, without credentials.
     pub fn url(&self) -> String {
-        let direct = || format!("redis://{}:{}/0", self.place.ip(), self.port);
-        self.front.as_ref().map_or_else(direct, Front::url)
+        format!("redis://{}:{}/0", self.place.ip(), self.entry_port())
     }
 
     /// Sends a command, on a connection of its own. One that the server closed since the last command, as Sentinels
