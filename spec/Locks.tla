@@ -382,7 +382,9 @@ Execute(m) ==
            /\ net' = (net \ {m}) \cup
                      (IF Awaits(m) THEN {[m EXCEPT !.st = "done", !.floor = 0, !.seat = None, !.token = 0, !.last = 0,
                                             !.tokens = 1, !.reply = [is |-> step.is, token |-> step.token,
-                                            tokens |-> step.tokens, knew |-> db.fair /\ step.tokens > 1]]}
+                                            tokens |-> step.tokens,
+                                            \* A turn that is granted once more has begun before.
+                                            knew |-> step.new /\ db.fair /\ step.tokens > 1]]}
                       ELSE {})
            /\ broken' = broken
                 \cup (IF step.new /\ step.token <= given THEN {"P3"} ELSE {})

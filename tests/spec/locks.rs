@@ -54,6 +54,11 @@ pub const LOCKS: Module = Module {
             set: &[TWO, r#"Faults = {"forgotten", "clock"}"#, "FaultsMax = 2"],
         },
         Model { title: "three clients, with turns", excused: &[], set: &["Lease = 1", "Guard = 1", "Tokens = 3"] },
+        Model {
+            title: "three clients, one of them fair, with turns",
+            excused: &[],
+            set: &["Lease = 1", "Guard = 1", "Tokens = 3", "Fair = {c3}"],
+        },
         Model { title: "one client that leaves, and a request that is late", excused: &[], set: &[ONE, LEAVES] },
     ],
     removals: &[
