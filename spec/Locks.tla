@@ -69,6 +69,7 @@ CONSTANTS
     Theirs,         \* those who ask through the second sidecar
     Mates,          \* those of one owner, at the first sidecar
     Fair,           \* one client that queues as a fair one, or none
+    Queued,         \* whether there has been a fair request before
     Brief,          \* who extends for less than it was granted
     Permits,        \* 1 for a lock
     Lease, Guard,   \* in ticks
@@ -509,7 +510,7 @@ Clock ==
 Symmetry == {p \in Permutations(Clients) : \A A \in {Theirs, Mates, Fair, Brief} : {p[c] : c \in A} = A}
 
 Init ==
-    /\ db = Empty /\ saved = Empty /\ srv = [young |-> 0, ahead |-> TRUE]
+    /\ db = [Empty EXCEPT !.fair = Queued] /\ saved = db /\ srv = [young |-> 0, ahead |-> TRUE]
     /\ cl = [c \in Clients |-> Idle]
     /\ side = [w \in Sidecars |-> [run |-> 0, floor |-> 0]]
     /\ ghosts = {} /\ net = {} /\ given = 0 /\ top = 0 /\ faults = 0 /\ broken = {}

@@ -14,7 +14,8 @@ const CHANGES_SIDES: &str = r#"Servers = {A, B}
 Acks = 1
 Used = TRUE
 Faults = {"split", "swing"}
-FaultsMax = 2"#;
+FaultsMax = 2
+Lease = 1"#;
 
 pub const BATON: Module = Module {
     name: "Baton",
@@ -66,7 +67,7 @@ pub const BATON: Module = Module {
     removals: &[
         Removal {
             off: &["repeat", "still"],
-            set: &[TWO_SERVERS, r#"Faults = {"failover", "lost"}"#, "FaultsMax = 2"],
+            set: &[TWO_SERVERS, r#"Faults = {"failover", "lost"}"#, "FaultsMax = 2", "Lease = 1"],
             breaks: "P1",
             story: "a campaign whose answer was lost is repeated on a replica that has taken over, after its lease has \
                 run out and another was granted the role; `still` begins a watch there, which prevents that as well",

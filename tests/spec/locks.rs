@@ -31,6 +31,7 @@ pub const LOCKS: Module = Module {
         "Theirs = {c3}",
         "Mates = {}",
         "Fair = {}",
+        "Queued = FALSE",
         "Brief = {}",
         "Permits = 1",
         "Lease = 2",
@@ -187,9 +188,9 @@ pub const LOCKS: Module = Module {
         },
         Removal {
             off: &["turns"],
-            set: &["Fair = {c3}", "Tokens = 3"],
+            set: &["Fair = {c3}", "Queued = TRUE", "Tokens = 3"],
             breaks: "F",
-            story: "a turn begins that passes it by",
+            story: "a turn begins where there have been fair requests, and passes by the next one",
         },
         Removal {
             off: &["connection", "lapsed"],
