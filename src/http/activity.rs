@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use hyper::body::{Body, Frame, SizeHint};
@@ -39,6 +39,8 @@ pub(super) struct Activity {
     moved_at: AtomicU64,
     /// Since when a write waits for the client to read, or [`NONE`].
     stalled_since: AtomicU64,
+    /// The client has ended the connection: it said so itself, or its kernel in its place.
+    client_has_left: AtomicBool,
     /// Wakes the connection's task.
     waker: Mutex<Option<Waker>>,
 }
@@ -87,6 +89,7 @@ impl Activity {
             head_since: AtomicU64::new(NONE),
             moved_at: AtomicU64::new(now),
             stalled_since: AtomicU64::new(NONE),
+            client_has_left: AtomicBool::new(false),
             waker: Mutex::new(None),
         })
     }
@@ -146,6 +149,15 @@ impl Activity {
         InService(Arc::clone(self))
     }
 
+    /// What came of reading or writing says whether the client has left. That nothing was acknowledged for long does
+    /// not.
+    fn note_end<T>(&self, outcome: &Poll<io::Result<T>>) {
+        let left = [io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe];
+        if matches!(outcome, Poll::Ready(Err(error)) if left.contains(&error.kind())) {
+            self.client_has_left.store(true, Ordering::Relaxed);
+        }
+    }
+
     fn note_read(&self) {
         let now = self.turn_at();
         self.moved_at.store(now, Ordering::Relaxed);
@@ -188,6 +200,23 @@ impl Activity {
         let head_since = self.head_since.load(Ordering::Relaxed);
         let since = if head_since == NONE { self.moved_at.load(Ordering::Relaxed) } else { head_since };
         Some(Mono::from_nanos(since))
+    }
+}
+
+/// Who has sent a request, as far as its connection tells.
+#[derive(Clone, Debug, Default)]
+pub struct Client {
+    activity: Option<Arc<Activity>>,
+}
+
+impl Client {
+    pub(super) fn new(activity: &Arc<Activity>) -> Self {
+        Self { activity: Some(Arc::clone(activity)) }
+    }
+
+    /// Whether it has closed the connection, or died. False while that is not known, and where this side gave it up.
+    pub fn has_left(&self) -> bool {
+        self.activity.as_ref().is_some_and(|activity| activity.client_has_left.load(Ordering::Relaxed))
     }
 }
 
@@ -257,7 +286,10 @@ impl AsyncRead for WatchedStream {
         let outcome = Pin::new(&mut self.stream).poll_read(cx, buf);
         if buf.filled().len() > filled {
             self.activity.note_read();
+        } else if matches!(outcome, Poll::Ready(Ok(()))) && buf.remaining() > 0 {
+            self.activity.client_has_left.store(true, Ordering::Relaxed);
         }
+        self.activity.note_end(&outcome);
         outcome
     }
 }
@@ -266,6 +298,7 @@ impl AsyncWrite for WatchedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let outcome = Pin::new(&mut self.stream).poll_write(cx, buf);
         self.activity.note_write(&outcome);
+        self.activity.note_end(&outcome);
         outcome
     }
 
@@ -276,6 +309,7 @@ impl AsyncWrite for WatchedStream {
     ) -> Poll<io::Result<usize>> {
         let outcome = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
         self.activity.note_write(&outcome);
+        self.activity.note_end(&outcome);
         outcome
     }
 

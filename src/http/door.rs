@@ -18,6 +18,7 @@ use tokio::net::TcpListener;
 use warp::path::FullPath;
 use warp::{Buf, Filter, Rejection, Reply};
 
+use super::activity::Client;
 use super::answer::{Content, Response};
 use super::problem::{Problem, ProblemKind};
 use super::router::Router;
@@ -112,15 +113,25 @@ fn filter(
         .and(query)
         .and(warp::header::headers_cloned())
         .and(warp::body::stream())
+        .and(warp::ext::optional())
         .and(router)
-        .then(move |method: Method, path: FullPath, query, headers: HeaderMap, body, router: Arc<Router>| async move {
-            let answering = async {
-                let found = router.find(&method, path.as_str(), &headers)?;
-                let body = if found.reads_body() { read_json(&headers, body, body_timeout).await? } else { Vec::new() };
-                found.answer(query, headers, body).await
-            };
-            sent(answering.await)
-        })
+        .then(
+            move |method: Method,
+                  path: FullPath,
+                  query,
+                  headers: HeaderMap,
+                  body,
+                  client: Option<Client>,
+                  router: Arc<Router>| async move {
+                let answering = async {
+                    let found = router.find(&method, path.as_str(), &headers)?;
+                    let body =
+                        if found.reads_body() { read_json(&headers, body, body_timeout).await? } else { Vec::new() };
+                    found.answer(query, headers, body, client.unwrap_or_default()).await
+                };
+                sent(answering.await)
+            },
+        )
 }
 
 fn sent(answer: Result<Response, Problem>) -> warp::reply::Response {

@@ -32,6 +32,7 @@ mod values;
 /// One of Server-Sent Events: its text is what is sent.
 pub use warp::sse::Event as ServerEvent;
 
+pub use activity::Client;
 pub use answer::{BoxError, Content, Response, answer, document, json, no_content};
 pub use dapr::DaprFault;
 pub use door::{AccessCheck, BODY_BYTES_MAX, BODY_TIMEOUT, Door};

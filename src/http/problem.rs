@@ -62,6 +62,7 @@ problems! {
     RequestTimeout = "request-timeout", REQUEST_TIMEOUT, "the request came too slowly";
     /// Only the leader can do this, and this replica does not lead.
     NotLeading = "not-leading", CONFLICT, "this replica does not lead";
+    HoldEnded = "hold-ended", GONE, "this connection has ended";
     NotDraining = "not-draining", CONFLICT, "nothing is draining";
     BodyTooLarge = "body-too-large", PAYLOAD_TOO_LARGE, "the body is too large";
     UnsupportedMediaType = "unsupported-media-type", UNSUPPORTED_MEDIA_TYPE, "the body is not JSON";

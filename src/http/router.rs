@@ -13,6 +13,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::activity::Client;
 use super::answer::Response;
 use super::problem::{Problem, ProblemKind};
 
@@ -28,6 +29,8 @@ pub struct Ask {
     /// Empty, or what was sent as `application/json`, within the listener's bounds. Only for a handler that
     /// [reads it](Routes::post_json).
     pub body: Vec<u8>,
+    /// Who sent it.
+    pub client: Client,
 }
 
 impl Ask {
@@ -348,8 +351,8 @@ impl Found<'_> {
         self.call.reads_body
     }
 
-    pub fn answer(self, query: String, headers: HeaderMap, body: Vec<u8>) -> Answering {
-        (self.call.handler)(Ask { params: self.params, query, headers, body })
+    pub fn answer(self, query: String, headers: HeaderMap, body: Vec<u8>, client: Client) -> Answering {
+        (self.call.handler)(Ask { params: self.params, query, headers, body, client })
     }
 }
 
@@ -373,7 +376,9 @@ mod tests {
         let (method, path) = line.split_once(' ').unwrap();
         let headers = HeaderMap::from_iter([(ACCEPT, accept.parse().unwrap())]);
         let found = router.find(&method.parse().unwrap(), path, &headers)?;
-        let Content::Whole(text) = found.answer(String::new(), headers, Vec::new()).await?.into_body() else {
+        let Content::Whole(text) =
+            found.answer(String::new(), headers, Vec::new(), Client::default()).await?.into_body()
+        else {
             unreachable!("no handler here streams");
         };
         Ok(String::from_utf8(text.to_vec()).unwrap())

@@ -17,7 +17,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use super::activity::{Activity, Order, Overdue, WatchedBody, WatchedStream};
+use super::activity::{Activity, Client, Order, Overdue, WatchedBody, WatchedStream};
 use super::answer::BoxError;
 use super::places::{Place, Places};
 use super::problem::{Problem, ProblemKind};
@@ -152,8 +152,9 @@ where
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
 {
     let noted = Arc::clone(&activity);
-    let watched = service_fn(move |request| {
+    let watched = service_fn(move |mut request: Request<Incoming>| {
         noted.head_is_complete();
+        request.extensions_mut().insert(Client::new(&noted));
         let in_service = noted.begin_answer();
         let answer = service.call(request);
         async move { answer.await.map(|response| response.map(|body| WatchedBody::new(body, in_service))) }

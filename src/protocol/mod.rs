@@ -145,8 +145,9 @@ mod shards;
 mod timing;
 
 pub use election::{
-    Action, CampaignOutcome, Election, Event, Grace, GraceError, Input, Leadership, LossReason, NoReply, Profile,
-    Promise, ReleaseReason, RenewalOutcome, RequestId, Sight, State, TermGuard, Verdict, View,
+    Action, AppHoldEnd, AppHoldId, AppHoldScope, CampaignOutcome, Election, Event, Grace, GraceError, Input,
+    Leadership, LossReason, NoReply, Profile, Promise, ReleaseReason, RenewalOutcome, RequestId, Sight, State,
+    TermGuard, Verdict, View,
 };
 pub use ids::{Attempt, Attempts, Candidate, Mono, RoleName, RoleNameError, SessionId, StoreTime, Token};
 pub use locks::{

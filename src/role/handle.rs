@@ -9,11 +9,13 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use serde::Serialize;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::hold::AppHold;
 use super::status::{Snapshot, Status, name, number, text, text_if_any, word};
 use crate::base::clock::SharedClock;
-use crate::protocol::{Leadership, Mono, Promise, RoleName, SessionId, State, Token};
+use crate::protocol::{AppHoldId, AppHoldScope, Leadership, Mono, Promise, RoleName, SessionId, State, Token};
 
 /// The answer to `GET /leader/{role}` (section 4 of the contract).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -54,6 +56,8 @@ pub enum Command {
     Stagger { by: Duration },
     /// Nothing is left of what this replica itself did as leader.
     WorkEnded,
+    /// The last connection has ended by which the app showed that it lives.
+    AppLeft,
     /// The app has stopped acting as leader.
     Drained { done: oneshot::Sender<Result<(), CommandError>> },
     /// Another process is known to have ended: see [`Input::Departed`](crate::protocol::Input::Departed).
@@ -161,6 +165,25 @@ impl RoleHandle {
         let now = self.shared.clock.now();
         let promise = self.shared.leadership.promise(now);
         self.describe(&snapshot, now, promise)
+    }
+
+    /// An app shows from now on by a connection that it lives; none while this replica does not lead.
+    pub fn hold(&self, scope: AppHoldScope) -> Option<AppHold> {
+        let (id, _) = self.shared.leadership.open_hold(self.shared.clock.now(), scope)?;
+        Some(AppHold::new(self.clone(), id))
+    }
+
+    /// As [`Self::answer`], to who shows by this connection that it lives. Once that has ended, nothing is promised.
+    pub fn answer_held(&self, id: AppHoldId) -> Answer {
+        let snapshot = self.snapshot();
+        let now = self.now();
+        let promise = self.leadership().promise_held(now, id);
+        self.describe(&snapshot, now, promise)
+    }
+
+    /// Whether this connection lasts.
+    pub fn has_hold(&self, id: AppHoldId) -> bool {
+        self.leadership().held_until(id).is_some()
     }
 
     /// Tells somebody who only looks. It promises nothing, so no handover waits for it.
@@ -295,7 +318,23 @@ impl RoleHandle {
         }
     }
 
-    fn describe(&self, snapshot: &Snapshot, now: Mono, promise: Option<Promise>) -> Answer {
+    pub(super) fn leadership(&self) -> &Leadership {
+        &self.shared.leadership
+    }
+
+    pub(super) fn now(&self) -> Mono {
+        self.shared.clock.now()
+    }
+
+    /// As [`Self::tell`], from where nobody waits.
+    pub(super) fn tell_soon(&self, command: Command) {
+        if let Err(TrySendError::Full(command)) = self.shared.commands.try_send(command) {
+            let role = self.clone();
+            tokio::spawn(async move { role.tell(command).await });
+        }
+    }
+
+    pub(super) fn describe(&self, snapshot: &Snapshot, now: Mono, promise: Option<Promise>) -> Answer {
         let (state, holder, reason) = self.told(snapshot, now, promise.is_some());
         Answer {
             role: self.shared.name.clone(),

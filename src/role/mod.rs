@@ -2,6 +2,7 @@
 
 mod app_check;
 mod handle;
+mod hold;
 pub mod http;
 mod shards;
 mod status;
@@ -11,6 +12,7 @@ mod work;
 
 pub use app_check::watch_app;
 pub use handle::{Answer, Command, CommandError, Heartbeat, RoleHandle, Roles, Work};
+pub use hold::AppHold;
 pub use status::{CHANGES_MAX, Snapshot, StateChange, Status, any_changed};
 pub use task::{RoleContext, RoleSpec, role};
 pub use team::{Broken, Membership, Team};

@@ -383,6 +383,9 @@ impl Task {
                 let refused = || CommandError::NotDraining { role: self.name.clone() };
                 let _ = done.send(if drains { Ok(()) } else { Err(refused()) });
             }
+            Some(Command::AppLeft) => {
+                self.election.handle_input(now, Input::AppLeft { cooldown: self.default_cooldown });
+            }
             Some(Command::WorkEnded) => self.election.handle_input(now, Input::WorkEnded),
             Some(Command::Departed { session, promise }) => {
                 self.election.handle_input(now, Input::Departed { session, promise });

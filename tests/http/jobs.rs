@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use baton::base::process::Entropy;
 use baton::config::{Environment, check_text};
-use baton::http::{Content, Router};
+use baton::http::{Client, Content, Router};
 use baton::jobs::{self, JobService};
 use baton::role::Roles;
 use baton::store::memory::MemoryStore;
@@ -239,7 +239,7 @@ async fn a_long_list_of_jobs_lets_others_have_their_turn() {
     let router = Router::new("").mount(jobs::routes(Ok(service)));
     let list = router.find(&Method::GET, "/jobs", &HeaderMap::new()).unwrap();
     let before = turns.load(Ordering::Relaxed);
-    let answer = list.answer(String::new(), HeaderMap::new(), Vec::new()).await.unwrap();
+    let answer = list.answer(String::new(), HeaderMap::new(), Vec::new(), Client::default()).await.unwrap();
     let turns = turns.load(Ordering::Relaxed) - before;
     other.abort();
     let Content::Whole(body) = answer.into_body() else { panic!("a body in one piece") };

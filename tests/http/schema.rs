@@ -113,6 +113,7 @@ fn matches(pattern: &str, text: &str) -> bool {
             !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
         }
         "^[!-~]{1,128}$" => (1..=128).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic()),
+        "^[0-9]+-[0-9]+$" => text.parse::<baton::protocol::AppHoldId>().is_ok(),
         "^[0-9a-f]{32}$" => text.parse::<baton::protocol::LockId>().is_ok(),
         "^urn:baton:problem:[a-z-]+$" => text
             .strip_prefix("urn:baton:problem:")

@@ -232,6 +232,7 @@ impl Play {
                 let draining = self.election.is_draining();
                 (Input::Drained, done, (!draining).then_some(CommandError::NotDraining { role }))
             }
+            Command::AppLeft => return self.election.handle_input(now, Input::AppLeft { cooldown: self.lease }),
             // Of a job's program.
             Command::WorkEnded => return self.election.handle_input(now, Input::WorkEnded),
             other => panic!("no listener sends {other:?}"),

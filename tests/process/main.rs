@@ -1,5 +1,6 @@
 //! The promises, shown on real processes: `baton run` beside apps that read every answer, on a real Redis, with faults.
 
+mod app_hold;
 mod caught;
 mod clock_steps;
 mod crashes;

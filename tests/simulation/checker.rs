@@ -11,6 +11,11 @@ pub trait Watched {
     /// Whether it would say so now.
     fn leads(&self, now: Nanos) -> bool;
 
+    /// Whether it leads, and has an app to lead with.
+    fn serves(&self, now: Nanos) -> bool {
+        self.leads(now)
+    }
+
     /// Whether its app may act as leader: because it would be told so now, or by an answer that is still valid.
     fn acts(&self, now: Nanos) -> bool;
 }
@@ -54,7 +59,7 @@ impl Checker {
             self.two_leaders += 1;
             self.complain(now, || format!("P1: replicas {acting:?} may all act as leader"));
         }
-        if replicas.iter().any(|replica| replica.leads(now)) {
+        if replicas.iter().any(|replica| replica.serves(now)) {
             self.led_for += now - self.looked_at;
             self.first_led.get_or_insert(now);
             self.last_led = Some(now);

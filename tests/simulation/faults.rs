@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use baton::protocol::Input;
 
+use crate::apps::AppSign;
 use crate::checker::Watched;
 use crate::clockwork::{MS, Nanos, SECOND};
 use crate::failovers::{Data, Ending};
@@ -57,6 +58,8 @@ pub enum Fault {
     Shutdown,
     /// An app's health check fails for a while.
     Unwell,
+    /// The leader's app dies, and its sidecar does not.
+    AppKilled,
     /// A runtime has lost a sidecar that lives: it says that it ended.
     Orphan,
     /// A new process.
@@ -173,6 +176,7 @@ impl Fault {
             Self::Flapping => "subscription breaks again and again",
             Self::Shutdown => "shutdown",
             Self::Unwell => "app unwell",
+            Self::AppKilled => "app killed",
             Self::Orphan => "an end that did not happen",
             Self::Newcomer => "newcomer",
             Self::Frozen => "Redis stands still",
@@ -208,7 +212,9 @@ impl World {
         if self.now > self.scenario.faults_until {
             return;
         }
+        let app_killed = self.scenario.app != AppSign::Asks && self.chance(0.25);
         let fault = match self.scenario.fault {
+            Fault::Mixed | Fault::Storm if app_killed => Fault::AppKilled,
             Fault::Mixed | Fault::Storm => self.one_of(&ANY),
             Fault::Lengths => {
                 if self.rng.bool() {
@@ -257,6 +263,7 @@ impl World {
                 self.orphan(victim);
                 0
             }
+            Fault::AppKilled => self.kill_app(leader.unwrap_or(any)),
             Fault::Resign => self.resign(leader),
             Fault::RestartKept => self.restart(master, Data::Kept),
             Fault::RestartLost => self.restart(master, Data::Lost),

@@ -3,6 +3,7 @@
 
 use std::env;
 
+mod apps;
 mod checker;
 mod clockwork;
 mod crowd;
@@ -29,12 +30,13 @@ mod takers_tests;
 mod trace;
 mod world;
 
+use apps::AppSign;
 use departures::Evidence;
 use faults::Fault;
 use run::{Verdict, run, run_many};
 use scenario::{
-    Around, LEVEL_FAULTS, LEVELS, ROWS, Row, SCENARIOS, Scenario, departures_scenario, departures_table_scenario,
-    mixed_scenario, table_scenario, traced_scenario, without,
+    Around, LEVEL_FAULTS, LEVELS, ROWS, Row, SCENARIOS, Scenario, apps_scenario, departures_scenario,
+    departures_table_scenario, mixed_scenario, table_scenario, traced_scenario, without,
 };
 
 const SEEDS: u64 = 2_000;
@@ -236,12 +238,13 @@ fn the_end_of_a_session_ends_its_lease_and_breaks_no_promise() {
 }
 
 /// Runs with two leaders, and the share of time with one.
-fn departures(evidence: Evidence, fault: Fault) -> (u64, f64) {
+fn departures(evidence: Evidence, app: AppSign, fault: Fault) -> (u64, f64) {
     let fold = |sum: &mut (u64, f64), _, verdict: Verdict| {
         sum.0 += u64::from(verdict.two_leaders);
         sum.1 += verdict.led_share / TABLE_RUNS as f64;
     };
-    let sums = run_many(TABLE_RUNS, |seed| run(departures_table_scenario(seed, evidence, fault)), || (0, 0.0), fold);
+    let sums =
+        run_many(TABLE_RUNS, |seed| run(departures_table_scenario(seed, evidence, app, fault)), || (0, 0.0), fold);
     sums.into_iter().fold((0, 0.0), |sum, part| (sum.0 + part.0, sum.1 + part.1))
 }
 
@@ -255,14 +258,33 @@ fn every_lesser_evidence_of_an_end_shows_two_leaders() {
         (Evidence::Name, Fault::Kill),
         (Evidence::Gone, Fault::Cut),
     ] {
-        let (two_leaders, _) = departures(evidence, fault);
+        let (two_leaders, _) = departures(evidence, AppSign::Asks, fault);
         assert!(two_leaders > many, "{evidence:?}, {}: {two_leaders} of {TABLE_RUNS}", fault.title());
     }
-    assert_eq!(departures(Evidence::Session, Fault::Orphan).0, 0);
-    let (_, slow) = departures(Evidence::Nothing, Fault::Kill);
-    let (two_leaders, fast) = departures(Evidence::Session, Fault::Kill);
+    assert_eq!(departures(Evidence::Session, AppSign::Asks, Fault::Orphan).0, 0);
+    let (_, slow) = departures(Evidence::Nothing, AppSign::Asks, Fault::Kill);
+    let (two_leaders, fast) = departures(Evidence::Session, AppSign::Asks, Fault::Kill);
     assert_eq!(two_leaders, 0);
     assert!(1.0 - fast < (1.0 - slow) * 0.7, "it is worth something: a leader for {slow} of the time, now {fast}");
+}
+
+#[test]
+fn the_end_of_an_apps_connection_ends_its_lead_and_breaks_no_promise() {
+    for (app, name) in [(AppSign::OfProcess, "process"), (AppSign::OfPod, "pod")] {
+        let play = |seed, log| run(Scenario { log, ..apps_scenario(seed, app) });
+        hold_against_the_promises(seeds() / 4, play, &format!("departures seed SEED {name}"));
+    }
+}
+
+/// An app that says that it acts alone, and does not, makes two leaders; and a connection is worth something.
+#[test]
+fn what_an_app_was_told_ends_with_its_connection_only_where_nobody_else_acts() {
+    let killed = |app| departures(Evidence::Nothing, app, Fault::AppKilled);
+    let [asks, of_process, of_pod, mistaken] =
+        [AppSign::Asks, AppSign::OfProcess, AppSign::OfPod, AppSign::Mistaken].map(killed);
+    assert_eq!([asks.0, of_process.0, of_pod.0], [0, 0, 0]);
+    assert!(mistaken.0 > TABLE_RUNS / 5, "{mistaken:?}");
+    assert!(of_process.1 > of_pod.1 && of_pod.1 > asks.1, "{of_process:?} {of_pod:?} {asks:?}");
 }
 
 #[test]

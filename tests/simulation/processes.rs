@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton::protocol::{Action, Attempts, Election, Event, Input, Profile, RequestId, SessionId, Timing};
+use baton::protocol::{Action, AppHoldId, Attempts, Election, Event, Input, Profile, RequestId, SessionId, Timing};
 
 use crate::checker::Watched;
 use crate::clockwork::{AppHabit, LocalClock, MS, Nanos, SECOND};
@@ -26,6 +26,8 @@ pub struct Task {
     pub election: Election,
     /// Until when, in true time, the app may act on an answer it has read.
     pub promised_until: Nanos,
+    /// The connection by which the app shows that it lives.
+    pub hold: Option<AppHoldId>,
     pub outstanding: BTreeMap<RequestId, Sent>,
     wake_planned: Option<Nanos>,
 }
@@ -54,6 +56,8 @@ pub struct Process {
     /// Where all of its tasks take their attempts from.
     attempts: Attempts,
     habit: AppHabit,
+    /// Until when the app is not there.
+    pub app_down_until: Nanos,
     place: Duration,
     /// Until when it acts, as the trace of the run has it.
     pub traced_until_us: u64,
@@ -70,6 +74,10 @@ pub struct Cut {
 impl Watched for Process {
     fn leads(&self, now: Nanos) -> bool {
         self.alive && self.tasks.iter().any(|task| task.election.leadership().leads(self.clock.shows(now)))
+    }
+
+    fn serves(&self, now: Nanos) -> bool {
+        self.leads(now) && now >= self.app_down_until
     }
 
     fn acts(&self, now: Nanos) -> bool {
@@ -116,6 +124,7 @@ impl World {
             told: None,
             attempts: Attempts::default(),
             habit,
+            app_down_until: 0,
             place,
             traced_until_us: 0,
         };
@@ -142,7 +151,7 @@ impl World {
             seed,
         };
         let election = Election::new(profile, of.clock.shows(self.now));
-        let task = Task { election, promised_until: 0, outstanding: BTreeMap::new(), wake_planned: None };
+        let task = Task { election, promised_until: 0, hold: None, outstanding: BTreeMap::new(), wake_planned: None };
         self.processes[process].tasks.push(task);
         self.processes[process].wanted_again = false;
         let at = At { process, task: self.processes[process].tasks.len() - 1 };
@@ -161,7 +170,7 @@ impl World {
 
     /// Lets the apps ask, and holds the answers against the promises.
     pub fn look_around(&mut self) {
-        let now = self.now;
+        let (now, app) = (self.now, self.scenario.app);
         for process in 0..self.processes.len() {
             let sometimes = self.rng.u8(0..16) == 0;
             let of = &mut self.processes[process];
@@ -169,15 +178,18 @@ impl World {
                 AppHabit::Always | AppHabit::Drains => true,
                 AppHabit::Sometimes => sometimes,
             };
-            if !(asks && of.alive) || now < of.paused_until {
+            if !(asks && of.alive) || now < of.paused_until.max(of.app_down_until) {
                 continue;
             }
             let local = of.clock.shows(now);
             for task in 0..of.tasks.len() {
                 let asked = &mut of.tasks[task];
-                if let Some(promise) = asked.election.leadership().promise(local) {
+                if let Some(promise) = asked.tell_app(local, app) {
                     let until = of.clock.when(local + promise.valid_for, now);
                     asked.promised_until = asked.promised_until.max(until);
+                } else if let Some(hold) = asked.hold {
+                    let soon = now + self.rng.u64(0..500 * MS);
+                    self.timeline.plan(soon, Happening::AppStops { at: At { process, task }, hold });
                 } else if matches!(of.habit, AppHabit::Drains) && asked.election.is_draining() {
                     let soon = now + self.rng.u64(0..500 * MS);
                     self.timeline.plan(soon, Happening::AppDrained(At { process, task }));

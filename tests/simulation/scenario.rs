@@ -2,6 +2,7 @@
 
 use baton::protocol::Rules;
 
+use crate::apps::AppSign;
 use crate::clockwork::{Nanos, SECOND};
 use crate::departures::Evidence;
 use crate::faults::Fault;
@@ -100,6 +101,8 @@ pub struct Scenario {
     pub fault: Fault,
     /// What is taken for the proof that a process has ended.
     pub evidence: Evidence,
+    /// How apps show that they live.
+    pub app: AppSign,
     /// How many processes at the start.
     pub replicas: usize,
     /// How many may live at a time.
@@ -213,6 +216,7 @@ pub fn table_scenario(seed: u64, row: Row, fault: Fault) -> Scenario {
         durable: row.durable,
         fault,
         evidence: Evidence::Nothing,
+        app: AppSign::Asks,
         replicas: if fault.is_of_few() { 1 } else { 4 },
         living_max: if !fault.is_of_few() { 8 } else { 2 + usize::from(fault == Fault::LostGrant) },
         leases: if fault == Fault::Lengths { [LEASE, 3 * LEASE] } else { [LEASE, LEASE] },
@@ -240,6 +244,7 @@ pub fn mixed_scenario(seed: u64) -> Scenario {
         durable: false,
         fault: Fault::Mixed,
         evidence: Evidence::Nothing,
+        app: AppSign::Asks,
         replicas: 3 + small(seed % 3),
         living_max: 6,
         leases: [LEASE, LEASE],
@@ -312,9 +317,14 @@ pub fn departures_scenario(seed: u64, evidence: Evidence) -> Scenario {
     Scenario { evidence, ..scenario }
 }
 
+/// A mixed run or a storm in which apps keep a connection, and are killed.
+pub fn apps_scenario(seed: u64, app: AppSign) -> Scenario {
+    Scenario { app, ..departures_scenario(seed, Evidence::Nothing) }
+}
+
 /// A run of the table of departures.
-pub fn departures_table_scenario(seed: u64, evidence: Evidence, fault: Fault) -> Scenario {
-    Scenario { evidence, ..table_scenario(seed, ROWS[ROWS.len() - 1], fault) }
+pub fn departures_table_scenario(seed: u64, evidence: Evidence, app: AppSign, fault: Fault) -> Scenario {
+    Scenario { evidence, app, ..table_scenario(seed, ROWS[ROWS.len() - 1], fault) }
 }
 
 /// What may be switched off, one at a time, and how.

@@ -4,11 +4,12 @@
 //! seed N ROW FAULT` one of the table's. The same for the quorum: `… -- quorum-table [RUNS]`, `… -- quorum find RUNS
 //! …`, `… -- quorum seed N …`, and `… -- quorum duel RUNS`: how soon one of twelve leads. For jobs: `… -- jobs find
 //! RUNS` and `… -- jobs seed N`. What counts as the end of a leader: `… -- departures table [RUNS]`, `… -- departures
-//! find RUNS` and `… -- departures seed N`.
+//! find RUNS [process|pod]` and `… -- departures seed N [process|pod]`.
 
 use std::path::Path;
 use std::process::ExitCode;
 
+mod apps;
 mod checker;
 mod clockwork;
 mod departures;
@@ -26,12 +27,13 @@ mod scenario;
 mod trace;
 mod world;
 
+use apps::AppSign;
 use departures::Evidence;
 use faults::Fault;
 use run::{Verdict, run, run_many};
 use scenario::{
-    LEVEL_FAULTS, LEVELS, ROWS, Row, SCENARIOS, Scenario, departures_scenario, departures_table_scenario,
-    mixed_scenario, table_scenario, traced_scenario, without,
+    LEVEL_FAULTS, LEVELS, ROWS, Row, SCENARIOS, Scenario, apps_scenario, departures_scenario,
+    departures_table_scenario, mixed_scenario, table_scenario, traced_scenario, without,
 };
 
 fn main() -> ExitCode {
@@ -58,11 +60,12 @@ fn act(words: &[&str]) -> Option<()> {
         ["jobs", "find", runs] => find_jobs(runs.parse().ok()?),
         ["jobs", "seed", seed] => tell_job(seed.parse().ok()?),
         ["departures", "table", rest @ ..] => departures_table(runs(rest)?),
-        ["departures", "find", runs] => {
-            find(runs.parse().ok()?, |seed| run(departures_scenario(seed, Evidence::Session)));
+        ["departures", "find", runs, whose @ ..] => {
+            let scenario = departure(whose)?;
+            find(runs.parse().ok()?, |seed| run(scenario(seed)));
         }
-        ["departures", "seed", seed] => {
-            let scenario = departures_scenario(seed.parse().ok()?, Evidence::Session);
+        ["departures", "seed", seed, whose @ ..] => {
+            let scenario = departure(whose)?(seed.parse().ok()?);
             tell(run(Scenario { log: true, ..scenario }));
         }
         ["traces", runs, folder] => traces(runs.parse().ok()?, Path::new(folder)),
@@ -77,6 +80,16 @@ fn act(words: &[&str]) -> Option<()> {
         _ => return None,
     }
     Some(())
+}
+
+/// A run in which sidecars end, or apps that act alone (`process`) or not (`pod`).
+fn departure(whose: &[&str]) -> Option<fn(u64) -> Scenario> {
+    match whose {
+        [] => Some(|seed| departures_scenario(seed, Evidence::Session)),
+        ["process"] => Some(|seed| apps_scenario(seed, AppSign::OfProcess)),
+        ["pod"] => Some(|seed| apps_scenario(seed, AppSign::OfPod)),
+        _ => None,
+    }
 }
 
 /// Writes so many runs for the specification to be held against, `SEED.jsonl` each. Those in which a clock is set back
@@ -107,7 +120,8 @@ fn usage() -> ExitCode {
          {0}simulate quorum duel [RUNS]\n\
          {0}simulate jobs find RUNS | simulate jobs seed N\n\
          {0}simulate traces RUNS FOLDER\n\
-         {0}simulate departures table [RUNS] | simulate departures find RUNS | simulate departures seed N\n\
+         {0}simulate departures table [RUNS]\n\
+         {0}simulate departures find RUNS [process|pod] | simulate departures seed N [process|pod]\n\
          NAME is mixed, storm, pairs, lengths, reloads or gaps. WHAT is one of {1}, or ROW FAULT. Rows \
          and faults are numbers from 0, in the table's order; without them, the mixed runs of the tests",
         "       ",
@@ -292,21 +306,24 @@ fn table(rows: &[Row], faults: &[Fault], runs: u64) {
 }
 
 /// The rows of the table of departures.
-const EVIDENCES: [(&str, Evidence); 6] = [
-    ("none: the lease runs out", Evidence::Nothing),
-    ("the end of its session, then the app's last promise", Evidence::Session),
-    ("the same, also where it may be made up", Evidence::Trusting),
-    ("the end of its session alone", Evidence::Hasty),
-    ("the end of a container of its pod, whichever instance", Evidence::Name),
-    ("the pod's object is gone", Evidence::Gone),
+const EVIDENCES: [(&str, Evidence, AppSign); 9] = [
+    ("none: the lease runs out", Evidence::Nothing, AppSign::Asks),
+    ("the end of its session, then the app's last promise", Evidence::Session, AppSign::Asks),
+    ("the same, also where it may be made up", Evidence::Trusting, AppSign::Asks),
+    ("the end of its session alone", Evidence::Hasty, AppSign::Asks),
+    ("the end of a container of its pod, whichever instance", Evidence::Name, AppSign::Asks),
+    ("the pod's object is gone", Evidence::Gone, AppSign::Asks),
+    ("the end of its app's connection, which acts alone (`scope=process`)", Evidence::Nothing, AppSign::OfProcess),
+    ("the end of its app's connection, then the last promise", Evidence::Nothing, AppSign::OfPod),
+    ("`scope=process`, though a child of the app acts on", Evidence::Nothing, AppSign::Mistaken),
 ];
 
 fn departures_table(runs: u64) {
-    let faults = [Fault::Kill, Fault::Orphan, Fault::Cut, Fault::Mixed];
+    let faults = [Fault::Kill, Fault::Orphan, Fault::Cut, Fault::AppKilled, Fault::Mixed];
     let titles = faults.map(Fault::title);
     println!("| what is taken for an end | {} |\n|---|{}", titles.join(" | "), "---|".repeat(titles.len()));
-    for (name, evidence) in EVIDENCES {
-        let cells = faults.map(|fault| cell(runs, |seed| run(departures_table_scenario(seed, evidence, fault))));
+    for (name, evidence, app) in EVIDENCES {
+        let cells = faults.map(|fault| cell(runs, |seed| run(departures_table_scenario(seed, evidence, app, fault))));
         println!("| {name} | {} |", cells.join(" | "));
     }
 }

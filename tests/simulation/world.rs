@@ -1,12 +1,12 @@
 //! A world of processes with their apps, a set of Redis servers and the networks between them, driven by a seed. The
 //! processes run the real `Election`, the servers run the real `LeaseCell`; everything else here is what can go wrong.
 //!
-//! `processes` has the sidecars, `network` what goes between them and the servers, `redis` one server, `replication`
-//! what goes between servers, `faults` and `failovers` what goes wrong.
+//! `processes` has the sidecars, `apps` how apps show that they live, `network` what goes between them and the servers,
+//! `redis` one server, `replication` what goes between servers, `faults` and `failovers` what goes wrong.
 
 use std::time::Duration;
 
-use baton::protocol::{Announcement, Input, RequestId, Server, StoreTime, Token};
+use baton::protocol::{Announcement, AppHoldId, Input, RequestId, Server, StoreTime, Token};
 use fastrand::Rng;
 
 use crate::checker::Checker;
@@ -70,6 +70,14 @@ pub enum Happening {
         ears: bool,
     },
     AppDrained(At),
+    AppStops {
+        at: At,
+        hold: AppHoldId,
+    },
+    AppCloses {
+        at: At,
+        hold: AppHoldId,
+    },
     AppHealth {
         process: usize,
         healthy: bool,
@@ -223,6 +231,8 @@ impl World {
                     self.input(at, Input::Drained);
                 }
             }
+            Happening::AppStops { at, hold } => self.app_stops(at, hold),
+            Happening::AppCloses { at, hold } => self.app_closes(at, hold),
             Happening::AppHealth { process, healthy } => {
                 if self.awake(process, || Happening::AppHealth { process, healthy }) {
                     self.input_all(process, &Input::AppHealth { healthy });

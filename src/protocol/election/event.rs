@@ -153,6 +153,8 @@ pub enum ReleaseReason {
     Balanced,
     /// The app's health check failed.
     Unhealthy,
+    /// The app closed the connection by which it showed that it lives, or died.
+    AppLeft,
     /// The grant came too late to be used.
     Unused,
     /// By another, in the place of the leader's process, which has ended.
@@ -161,8 +163,8 @@ pub enum ReleaseReason {
 
 impl ReleaseReason {
     /// Every reason, for registering series at zero.
-    pub const ALL: [Self; 6] =
-        [Self::Shutdown, Self::Resigned, Self::Balanced, Self::Unhealthy, Self::Unused, Self::Departed];
+    pub const ALL: [Self; 7] =
+        [Self::Shutdown, Self::Resigned, Self::Balanced, Self::Unhealthy, Self::AppLeft, Self::Unused, Self::Departed];
 
     /// The word in metrics.
     pub const fn as_str(self) -> &'static str {
@@ -171,6 +173,7 @@ impl ReleaseReason {
             Self::Resigned => "resigned",
             Self::Balanced => "balanced",
             Self::Unhealthy => "unhealthy",
+            Self::AppLeft => "app_left",
             Self::Unused => "unused",
             Self::Departed => "departed",
         }

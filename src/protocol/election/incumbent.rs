@@ -156,6 +156,17 @@ impl Election {
         }
     }
 
+    pub(super) fn app_left(&mut self, now: Mono, cooldown: Duration) {
+        match self.phase {
+            Phase::Leading(term) if !self.leadership.is_held() => {
+                self.drain(now, term, ReleaseReason::AppLeft, cooldown);
+            }
+            // What it was told may be over sooner than was said.
+            Phase::Draining(_) => self.mind_promises(now),
+            Phase::Leading(_) | Phase::Candidate(_) | Phase::Releasing(_) | Phase::Ended => {}
+        }
+    }
+
     pub(super) fn drained(&mut self, now: Mono) {
         if matches!(self.phase, Phase::Draining(_)) {
             self.leadership.forget_app_promises();

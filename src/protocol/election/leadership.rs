@@ -4,6 +4,7 @@
 //! so a stalled task never makes an answer lie; and an answer is recorded as a promise in the same step in which it is
 //! given, so a drain that begins afterwards knows of it.
 
+use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::PoisonError;
 #[cfg(not(feature = "shuttle"))]
@@ -15,6 +16,7 @@ use std::time::Duration;
 use shuttle::sync::{Mutex, MutexGuard};
 
 use super::super::ids::{Mono, Token};
+use super::app_hold::{AppHoldEnd, AppHoldId, AppHoldScope};
 
 /// One `leader: true`, with its own expiry (P3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +27,14 @@ pub struct Promise {
     pub valid_for: Duration,
 }
 
-#[derive(Clone, Copy, Debug, Default, Hash)]
+#[derive(Clone, Copy, Debug, Hash)]
+struct AppHold {
+    scope: AppHoldScope,
+    /// The latest moment until which anything told over it is valid.
+    until: Mono,
+}
+
+#[derive(Clone, Debug, Default, Hash)]
 struct Inner {
     token: Token,
     /// The term's deadline; the origin of time while there is no open term, so that it is always past.
@@ -34,6 +43,9 @@ struct Inner {
     drains: bool,
     /// The latest moment until which any answer to the app, of the current or an earlier term, is valid.
     app_until: Mono,
+    /// The connections by which apps show that they live, each with its own promises.
+    holds: BTreeMap<AppHoldId, AppHold>,
+    last_hold: u64,
     /// The same of promises to this replica's own work.
     work_until: Mono,
     /// How much of that work goes on, and for how long a drain waits for it at the most, beyond what was promised.
@@ -42,8 +54,13 @@ struct Inner {
 }
 
 impl Inner {
+    fn is_held(&self) -> bool {
+        self.holds.keys().any(|id| id.token() == self.token)
+    }
+
     fn promised_until(&self) -> Mono {
-        self.app_until.max(self.work_until)
+        let held = self.holds.values().map(|hold| hold.until).max().unwrap_or_default();
+        self.app_until.max(held).max(self.work_until)
     }
 }
 
@@ -57,7 +74,8 @@ pub struct Leadership {
 /// What it says now.
 impl Hash for Leadership {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.answer_validity, *self.lock()).hash(state);
+        self.answer_validity.hash(state);
+        self.lock().hash(state);
     }
 }
 
@@ -74,7 +92,7 @@ impl Leadership {
 
     /// Another that says the same now.
     pub(super) fn fork(&self) -> Self {
-        Self { answer_validity: self.answer_validity, inner: Mutex::new(*self.lock()) }
+        Self { answer_validity: self.answer_validity, inner: Mutex::new(self.lock().clone()) }
     }
 
     /// Answers an app: a promise when this replica leads at `now`, recorded before it is returned.
@@ -90,13 +108,16 @@ impl Leadership {
 
     fn give(&self, now: Mono, until: fn(&mut Inner) -> &mut Mono) -> Option<Promise> {
         let mut inner = self.lock();
-        let valid_for = inner.deadline.since(now).min(self.answer_validity);
-        if valid_for.is_zero() {
-            return None;
-        }
+        let promise = self.promised_now(&inner, now)?;
         let until = until(&mut inner);
-        *until = (*until).max(now + valid_for);
-        Some(Promise { token: inner.token, valid_for })
+        *until = (*until).max(now + promise.valid_for);
+        Some(promise)
+    }
+
+    /// What may be promised; it is to be recorded before the lock is given up.
+    fn promised_now(&self, inner: &Inner, now: Mono) -> Option<Promise> {
+        let valid_for = inner.deadline.since(now).min(self.answer_validity);
+        (!valid_for.is_zero()).then_some(Promise { token: inner.token, valid_for })
     }
 
     /// This replica itself begins to act as leader: a job's program, say. A drain keeps the lease for it for so long,
@@ -125,6 +146,46 @@ impl Leadership {
         inner.work == 0
     }
 
+    /// An app begins to show by a connection that it lives, when this replica leads at `now`; with the first promise.
+    pub fn open_hold(&self, now: Mono, scope: AppHoldScope) -> Option<(AppHoldId, Promise)> {
+        let mut inner = self.lock();
+        let promise = self.promised_now(&inner, now)?;
+        inner.last_hold += 1;
+        let (id, until) = (AppHoldId::new(promise.token, inner.last_hold), now + promise.valid_for);
+        inner.holds.insert(id, AppHold { scope, until });
+        Some((id, promise))
+    }
+
+    /// A further promise over that connection, in the same term.
+    pub fn promise_held(&self, now: Mono, id: AppHoldId) -> Option<Promise> {
+        let mut inner = self.lock();
+        let promise = self.promised_now(&inner, now)?;
+        let hold = inner.holds.get_mut(&id).filter(|_| id.token() == promise.token)?;
+        hold.until = hold.until.max(now + promise.valid_for);
+        Some(promise)
+    }
+
+    /// Until when what was told over it stands; none when it has ended.
+    pub fn held_until(&self, id: AppHoldId) -> Option<Mono> {
+        self.lock().holds.get(&id).map(|hold| hold.until)
+    }
+
+    /// It has ended. True when no other is left of the present term, which shall end then
+    /// ([`Input::AppLeft`](super::Input::AppLeft)).
+    pub fn close_hold(&self, id: AppHoldId, end: AppHoldEnd) -> bool {
+        let mut inner = self.lock();
+        let Some(hold) = inner.holds.remove(&id) else { return false };
+        if (hold.scope, end) != (AppHoldScope::Process, AppHoldEnd::Closed) {
+            inner.app_until = inner.app_until.max(hold.until);
+        }
+        id.token() == inner.token && !inner.is_held()
+    }
+
+    /// Whether an app shows that it lives.
+    pub(super) fn is_held(&self) -> bool {
+        self.lock().is_held()
+    }
+
     /// Whether this replica leads at `now`, promising nothing beyond this moment.
     pub fn leads(&self, now: Mono) -> bool {
         now < self.lock().deadline
@@ -132,7 +193,7 @@ impl Leadership {
 
     /// The term's token and the time until its deadline, zero tokens and times when there is none. For metrics.
     pub fn remaining(&self, now: Mono) -> Option<(Token, Duration)> {
-        let inner = *self.lock();
+        let inner = self.lock();
         (now < inner.deadline).then(|| (inner.token, inner.deadline.since(now)))
     }
 
@@ -184,7 +245,9 @@ impl Leadership {
 
     /// The app says that it has stopped acting: nothing that it was told is outstanding any more.
     pub(super) fn forget_app_promises(&self) {
-        self.lock().app_until = Mono::default();
+        let mut inner = self.lock();
+        inner.app_until = Mono::default();
+        inner.holds.values_mut().for_each(|hold| hold.until = Mono::default());
     }
 }
 
@@ -247,6 +310,58 @@ mod tests {
     }
 
     #[test]
+    fn what_a_process_was_told_over_its_connection_ends_with_it_and_nothing_else_does() {
+        let leadership = Leadership::new(VALIDITY);
+        assert_eq!(leadership.open_hold(at(1), AppHoldScope::Process), None);
+        let token = Token::new(7).unwrap();
+        leadership.open(token, at(1_000));
+        let promise = Promise { token, valid_for: VALIDITY };
+        let (first, told) = leadership.open_hold(at(100), AppHoldScope::Process).unwrap();
+        assert_eq!((told, leadership.held_until(first)), (promise, Some(at(400))));
+        let (second, _) = leadership.open_hold(at(150), AppHoldScope::Process).unwrap();
+        assert_eq!(leadership.promise_held(at(200), second), Some(promise));
+        assert_eq!((leadership.held_until(second), leadership.promised_until()), (Some(at(500)), at(500)));
+        assert!(!leadership.close_hold(second, AppHoldEnd::Closed), "there is another");
+        assert_eq!(leadership.promised_until(), at(400));
+        leadership.promise(at(50));
+        assert!(leadership.close_hold(first, AppHoldEnd::Closed));
+        assert_eq!(leadership.promised_until(), at(350), "what was told otherwise stands");
+        assert!(!leadership.close_hold(first, AppHoldEnd::Closed), "it is closed once");
+        assert_eq!((leadership.promise_held(at(300), first), leadership.held_until(first)), (None, None));
+        assert_eq!(leadership.promised_until(), at(350));
+    }
+
+    #[test]
+    fn what_others_act_upon_outlives_the_connection_and_so_does_what_it_lost_for_no_known_reason() {
+        for (scope, end) in [
+            (AppHoldScope::Pod, AppHoldEnd::Closed),
+            (AppHoldScope::Pod, AppHoldEnd::Broken),
+            (AppHoldScope::Process, AppHoldEnd::Broken),
+        ] {
+            let leadership = Leadership::new(VALIDITY);
+            leadership.open(Token::new(7).unwrap(), at(1_000));
+            let (hold, _) = leadership.open_hold(at(100), scope).unwrap();
+            assert!(leadership.close_hold(hold, end), "{scope:?} {end:?}");
+            assert_eq!(leadership.promised_until(), at(400), "{scope:?} {end:?}");
+        }
+    }
+
+    #[test]
+    fn a_connection_is_of_its_term() {
+        let leadership = Leadership::new(VALIDITY);
+        leadership.open(Token::new(7).unwrap(), at(1_000));
+        let (old, _) = leadership.open_hold(at(100), AppHoldScope::Process).unwrap();
+        leadership.open(Token::new(8).unwrap(), at(2_000));
+        assert!(!leadership.is_held());
+        assert_eq!(leadership.promise_held(at(1_100), old), None);
+        assert!(!leadership.close_hold(old, AppHoldEnd::Closed), "its term is over already");
+        let (new, _) = leadership.open_hold(at(1_100), AppHoldScope::Process).unwrap();
+        assert_eq!(leadership.drain(), at(1_400));
+        assert!(leadership.close_hold(new, AppHoldEnd::Closed), "a drain has nothing to wait for");
+        assert_eq!(leadership.promised_until(), Mono::default());
+    }
+
+    #[test]
     fn the_apps_word_is_about_its_own_promises_and_works_end_about_those_of_work() {
         let leadership = Leadership::new(VALIDITY);
         leadership.open(Token::new(7).unwrap(), at(1_000));
@@ -254,8 +369,10 @@ mod tests {
         leadership.begin_work(Duration::ZERO);
         leadership.promise_work(at(100));
         leadership.promise(at(200));
+        let (hold, _) = leadership.open_hold(at(210), AppHoldScope::Process).unwrap();
         leadership.forget_app_promises();
         assert_eq!(leadership.promised_until(), at(400));
+        leadership.close_hold(hold, AppHoldEnd::Broken);
         assert!(!leadership.end_work());
         assert_eq!(leadership.promised_until(), at(400), "some of it goes on");
         assert!(leadership.end_work());

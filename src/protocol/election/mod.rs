@@ -1,6 +1,7 @@
 //! The state machine of one role on one replica, in the shape of quinn-proto's `Connection`: inputs and the passing of
 //! time go in, actions come out, and somebody else owns the clock, the store and the network. Extra calls are harmless.
 
+mod app_hold;
 mod candidate;
 mod clock_step;
 mod event;
@@ -25,6 +26,7 @@ use super::messages::{
 use super::random::Random;
 use super::rules::Rules;
 use super::timing::Timing;
+pub use app_hold::{AppHoldEnd, AppHoldId, AppHoldScope};
 pub use event::{CampaignOutcome, Event, LossReason, ReleaseReason, RenewalOutcome, State, View};
 pub use flights::RequestId;
 pub use leadership::{Leadership, Promise};
@@ -120,6 +122,9 @@ pub enum Input {
     Drained,
     /// Nothing is left of what this replica itself did as leader (see [`Leadership::begin_work`]).
     WorkEnded,
+    /// The last connection has ended by which the app showed that it lives (see [`Leadership::close_hold`]): as
+    /// [`Self::Resign`], if it has not opened another by now.
+    AppLeft { cooldown: Duration },
     /// Hand over and end.
     Shutdown,
     /// End now: release only if no promise is outstanding.
@@ -372,6 +377,7 @@ impl Election {
             Input::Departed { session, promise } => self.departed(now, session, promise),
             Input::Drained => self.drained(now),
             Input::WorkEnded => self.mind_promises(now),
+            Input::AppLeft { cooldown } => self.app_left(now, cooldown),
             Input::Shutdown => self.shutdown(now),
             Input::Abandon => self.abandon(now),
         }

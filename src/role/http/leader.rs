@@ -6,7 +6,7 @@ use hyper::StatusCode;
 use serde::Serialize;
 
 use super::RoleCalls;
-use super::params::LongPoll;
+use super::params::{LeaderQuery, LongPoll};
 use crate::http::{Ask, Problem, ProblemKind, Response, json};
 use crate::role::RoleHandle;
 
@@ -47,10 +47,15 @@ pub(super) fn find(context: &RoleCalls, name: Option<&str>) -> Result<RoleHandle
 /// `GET /leader[/{role}]`
 pub(super) async fn leader(context: Arc<RoleCalls>, ask: Ask) -> Result<Response, Problem> {
     let role = find(&context, ask.param("role"))?;
-    if let Some(poll) = LongPoll::parse(&ask.query)? {
+    let LeaderQuery { poll, hold } = LeaderQuery::parse(&ask.query)?;
+    if let Some(poll) = poll {
         wait(&context, &role, poll).await;
     }
-    Ok(json(StatusCode::OK, &role.answer()))
+    let Some(hold) = hold else { return Ok(json(StatusCode::OK, &role.answer())) };
+    if !role.has_hold(hold) {
+        return Err(Problem::new(ProblemKind::HoldEnded, format!("the connection {hold} has ended")));
+    }
+    Ok(json(StatusCode::OK, &role.answer_held(hold)))
 }
 
 /// Waits for what a long poll waits for. The answer is made afterwards: its validity begins when it is sent.

@@ -3,6 +3,7 @@
 //! | file | calls |
 //! |---|---|
 //! | `leader` | `/leader`, `/leading`, `/roles` and the leader-elector shapes |
+//! | `hold` | `/leader/{role}/hold` |
 //! | `events` | `/events` |
 //! | `control` | `/leader/{role}/resign`, `/leader/{role}/drained` |
 //! | `status` | `/status` |
@@ -10,6 +11,7 @@
 
 mod control;
 mod events;
+mod hold;
 mod leader;
 mod params;
 mod status;
@@ -42,6 +44,7 @@ pub fn routes(roles: Roles, clock: SharedClock, heartbeat: Duration, stopping: S
     Routes::new(RoleCalls { roles, clock, heartbeat, stopping })
         .get("/leader", leader::leader)
         .get("/leader/{role}", leader::leader)
+        .get("/leader/{role}/hold", hold::hold)
         .at(&probes, "/leading", leader::leading)
         .at(&probes, "/leading/{role}", leader::leading)
         .get("/roles", leader::roles)

@@ -6,15 +6,27 @@ use serde::Deserialize;
 
 use crate::base::duration;
 use crate::http::{Problem, bad_body, bad_parameter, read_body, shown};
+use crate::protocol::{AppHoldId, AppHoldScope};
 
 /// The longest long poll. Longer ones gain nothing and meet the idle bounds of proxies.
 pub const WAIT_MAX: Duration = Duration::from_secs(5 * 60);
 /// How long `index` without `wait` waits.
 pub const WAIT_DEFAULT: Duration = Duration::from_secs(30);
+/// The longest wait for the lead. Nothing is sent meanwhile.
+pub const HOLD_WAIT_MAX: Duration = Duration::from_secs(60 * 60);
 /// The longest that a replica can be asked to stay out.
 pub const COOLDOWN_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// `?wait=30s&index=17`
+/// `?wait=30s&index=17`, `?hold=1763680000123456-1`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LeaderQuery {
+    /// None: an answer is wanted at once.
+    pub(super) poll: Option<LongPoll>,
+    /// The connection by which who asks shows that it lives.
+    pub(super) hold: Option<AppHoldId>,
+}
+
+/// What a long poll waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LongPoll {
     /// How long to wait at the most.
@@ -23,40 +35,80 @@ pub(super) struct LongPoll {
     pub(super) index: Option<u64>,
 }
 
-impl LongPoll {
-    /// Reads a query. None when it is empty: an answer is wanted at once.
-    pub(super) fn parse(query: &str) -> Result<Option<Self>, Problem> {
-        let (mut wait, mut index) = (None, None);
+impl LeaderQuery {
+    pub(super) fn parse(query: &str) -> Result<Self, Problem> {
+        let (mut wait, mut index, mut hold) = (None, None, None);
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let twice = match name {
-                "wait" => {
-                    let given = duration::parse(value);
-                    let given = given.map_err(|why| bad_parameter(format!("wait={} {why}", shown(value))))?;
-                    if given > WAIT_MAX {
-                        return Err(bad_parameter(format!("wait={}: at most {WAIT_MAX:?}", shown(value))));
-                    }
-                    wait.replace(given).is_some()
-                }
+                "wait" => wait.replace(span("wait", value, WAIT_MAX)?).is_some(),
                 "index" => {
                     let given = value.parse::<u64>();
                     let given =
                         given.map_err(|_| bad_parameter(format!("index={}: a number is wanted", shown(value))))?;
                     index.replace(given).is_some()
                 }
+                "hold" => {
+                    let given = value.parse::<AppHoldId>();
+                    let given = given
+                        .map_err(|()| bad_parameter(format!("hold={}: the name that a hold has told", shown(value))))?;
+                    hold.replace(given).is_some()
+                }
                 other => {
-                    return Err(bad_parameter(format!("{}: unknown; there are wait and index", shown(other))));
+                    return Err(bad_parameter(format!("{}: unknown; there are wait, index and hold", shown(other))));
                 }
             };
             if twice {
                 return Err(bad_parameter(format!("{name} is given twice")));
             }
         }
-        Ok(match (wait, index) {
+        let poll = match (wait, index) {
             (None, None) => None,
-            _ => Some(Self { wait: wait.unwrap_or(WAIT_DEFAULT), index }),
-        })
+            _ => Some(LongPoll { wait: wait.unwrap_or(WAIT_DEFAULT), index }),
+        };
+        Ok(Self { poll, hold })
     }
+}
+
+/// `?wait=30s&scope=process`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HoldQuery {
+    /// How long to wait for the lead, at the most.
+    pub(super) wait: Duration,
+    pub(super) scope: AppHoldScope,
+}
+
+impl HoldQuery {
+    pub(super) fn parse(query: &str) -> Result<Self, Problem> {
+        let (mut wait, mut scope) = (None, None);
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let twice = match (name, value) {
+                ("wait", _) => wait.replace(span("wait", value, HOLD_WAIT_MAX)?).is_some(),
+                ("scope", "process") => scope.replace(AppHoldScope::Process).is_some(),
+                ("scope", "pod") => scope.replace(AppHoldScope::Pod).is_some(),
+                ("scope", _) => {
+                    return Err(bad_parameter(format!("scope={}: there are process and pod", shown(value))));
+                }
+                (other, _) => {
+                    return Err(bad_parameter(format!("{}: unknown; there are wait and scope", shown(other))));
+                }
+            };
+            if twice {
+                return Err(bad_parameter(format!("{name} is given twice")));
+            }
+        }
+        Ok(Self { wait: wait.unwrap_or_default(), scope: scope.unwrap_or(AppHoldScope::Pod) })
+    }
+}
+
+/// A time to wait that a query names.
+fn span(name: &str, value: &str, max: Duration) -> Result<Duration, Problem> {
+    let given = duration::parse(value).map_err(|why| bad_parameter(format!("{name}={} {why}", shown(value))))?;
+    if given > max {
+        return Err(bad_parameter(format!("{name}={}: at most {max:?}", shown(value))));
+    }
+    Ok(given)
 }
 
 /// `?view=status`
@@ -103,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_query_is_a_wait_and_an_index_and_nothing_else() {
-        let parsed = |query| LongPoll::parse(query).map_err(|problem| problem.kind());
+        let parsed = |query| LeaderQuery::parse(query).map(|asked| asked.poll).map_err(|problem| problem.kind());
         let poll = |ms, index| Ok(Some(LongPoll { wait: Duration::from_millis(ms), index }));
         assert_eq!(parsed(""), Ok(None));
         assert_eq!(parsed("wait=30s&index=17"), poll(30_000, Some(17)));
@@ -112,6 +164,8 @@ mod tests {
         assert_eq!(parsed("wait=1m30s"), poll(90_000, None));
         assert_eq!(parsed("wait=1.5s"), poll(1_500, None));
         assert_eq!(parsed("index=0"), poll(30_000, Some(0)));
+        let held = LeaderQuery::parse("hold=7-1").unwrap();
+        assert_eq!((held.poll, held.hold), (None, "7-1".parse().ok()));
         for bad in [
             "wait",
             "wait=",
@@ -127,8 +181,24 @@ mod tests {
             "index=18446744073709551616",
             "wait=1s&wait=1s",
             "indx=1",
+            "hold=",
+            "hold=7",
+            "hold=7-1&hold=7-1",
             "wait=99999999999999999999s",
         ] {
+            assert_eq!(parsed(bad), Err(ProblemKind::BadParameter), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_hold_waits_and_has_a_scope() {
+        let parsed = |query| HoldQuery::parse(query).map_err(|problem| problem.kind());
+        let hold = |secs, scope| Ok(HoldQuery { wait: Duration::from_secs(secs), scope });
+        assert_eq!(parsed(""), hold(0, AppHoldScope::Pod));
+        assert_eq!(parsed("scope=process&wait=1h"), hold(3_600, AppHoldScope::Process));
+        assert_eq!(parsed("scope=pod"), hold(0, AppHoldScope::Pod));
+        for bad in ["wait=61m", "wait=5", "scope", "scope=thread", "scope=pod&scope=pod", "wait=1s&wait=1s", "index=1"]
+        {
             assert_eq!(parsed(bad), Err(ProblemKind::BadParameter), "{bad}");
         }
     }

@@ -375,3 +375,46 @@ fn work_that_lingers_has_no_more_than_the_lease_when_that_cannot_be_renewed() {
     }
     assert_eq!(stage.now.since(begun), TERM);
 }
+
+#[test]
+fn an_app_that_has_left_is_followed_at_once_where_nobody_else_was_told_anything() {
+    let mut stage = Stage::leading(token(7));
+    stage.actions();
+    let hold = |stage: &Stage| stage.election.leadership().open_hold(stage.now, AppHoldScope::Process).unwrap().0;
+    let [first, second] = [hold(&stage), hold(&stage)];
+    assert!(!stage.election.leadership().close_hold(first, AppHoldEnd::Closed));
+    stage.input(Input::AppLeft { cooldown: PERIOD });
+    assert!(stage.leads(), "another is there");
+    assert!(stage.election.leadership().close_hold(second, AppHoldEnd::Closed));
+    stage.input(Input::AppLeft { cooldown: PERIOD });
+    let (id, _) = stage.release();
+    stage.answer_release(id);
+    assert!(stage.told(&Event::Released { token: token(7), reason: ReleaseReason::AppLeft, held_for: Duration::ZERO }));
+    assert_eq!(stage.state(), State::Standby);
+    assert!(stage.until_due(LEASE) >= PERIOD, "it stays out for the cooldown");
+    // Whose end comes late finds a candidate.
+    stage.input(Input::AppLeft { cooldown: LEASE });
+    stage.campaign();
+}
+
+#[test]
+fn an_app_that_has_left_is_waited_for_where_others_may_act_and_not_longer_in_a_drain_that_goes_on() {
+    for (scope, waits) in [(AppHoldScope::Pod, VALIDITY), (AppHoldScope::Process, Duration::ZERO)] {
+        for resigns in [false, true] {
+            let mut stage = Stage::leading(token(7));
+            stage.actions();
+            let (hold, _) = stage.election.leadership().open_hold(stage.now, scope).unwrap();
+            if resigns {
+                stage.input(Input::Resign { cooldown: PERIOD });
+                assert!(stage.election.is_draining());
+            }
+            assert!(stage.election.leadership().close_hold(hold, AppHoldEnd::Closed));
+            stage.input(Input::AppLeft { cooldown: PERIOD });
+            assert_eq!(stage.election.is_draining(), !waits.is_zero(), "{scope:?} {resigns}");
+            if !waits.is_zero() {
+                assert_eq!(stage.until_due(LEASE), waits);
+            }
+            stage.release();
+        }
+    }
+}

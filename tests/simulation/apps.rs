@@ -1,0 +1,98 @@
+//! How apps show that they live, and what it is worth when one dies beside a sidecar that does not.
+
+use std::time::Duration;
+
+use baton::protocol::{AppHoldEnd, AppHoldId, AppHoldScope, Input, Mono, Promise};
+
+use crate::clockwork::{MS, Nanos, SECOND};
+use crate::processes::{At, Task};
+use crate::world::{Happening, World};
+
+/// What the end of an app's connection is taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AppSign {
+    /// It keeps none: it asks.
+    Asks,
+    /// The end of what it was told, and nobody else acts upon that.
+    OfProcess,
+    /// What it was told stands: a child of it goes on.
+    OfPod,
+    /// The end of what it was told, though a child of it goes on.
+    Mistaken,
+}
+
+impl AppSign {
+    fn scope(self) -> Option<AppHoldScope> {
+        match self {
+            Self::Asks => None,
+            Self::OfProcess | Self::Mistaken => Some(AppHoldScope::Process),
+            Self::OfPod => Some(AppHoldScope::Pod),
+        }
+    }
+
+    const fn leaves_a_child(self) -> bool {
+        matches!(self, Self::OfPod | Self::Mistaken)
+    }
+}
+
+impl Task {
+    /// What the app is told now.
+    pub fn tell_app(&mut self, local: Mono, sign: AppSign) -> Option<Promise> {
+        let leadership = self.election.leadership();
+        match (self.hold, sign.scope()) {
+            (_, None) => leadership.promise(local),
+            // One that has lost the lead is of no more use.
+            (Some(hold), _) => leadership.promise_held(local, hold),
+            (None, Some(scope)) => {
+                let (hold, promise) = leadership.open_hold(local, scope)?;
+                self.hold = Some(hold);
+                Some(promise)
+            }
+        }
+    }
+}
+
+impl World {
+    /// The app of a process is killed, and starts again a while later. Its kernel closes what it had open.
+    pub fn kill_app(&mut self, victim: usize) -> Nanos {
+        let (now, down) = (self.now, self.span(SECOND, 20 * SECOND));
+        let child = self.scenario.app.leaves_a_child();
+        let of = &mut self.processes[victim];
+        of.app_down_until = now + down;
+        let mut closed = Vec::new();
+        for (task, at) in of.tasks.iter_mut().zip(0..) {
+            if !child {
+                task.promised_until = task.promised_until.min(now);
+            }
+            closed.extend(task.hold.take().map(|hold| (At { process: victim, task: at }, hold)));
+        }
+        for (at, hold) in closed {
+            let when = now + self.span(0, 5 * MS);
+            self.at(when, Happening::AppCloses { at, hold });
+        }
+        down
+    }
+
+    /// It has read that it does not lead, and stops.
+    pub fn app_stops(&mut self, at: At, hold: AppHoldId) {
+        let now = self.now;
+        let child = self.scenario.app.leaves_a_child();
+        let task = self.task(at);
+        if task.hold.take_if(|its| *its == hold).is_none() {
+            return;
+        }
+        if !child {
+            task.promised_until = task.promised_until.min(now);
+        }
+        self.app_closes(at, hold);
+    }
+
+    /// A sidecar finds that a connection of its app has ended.
+    pub fn app_closes(&mut self, at: At, hold: AppHoldId) {
+        if self.awake(at.process, || Happening::AppCloses { at, hold })
+            && self.task(at).election.leadership().close_hold(hold, AppHoldEnd::Closed)
+        {
+            self.input(at, Input::AppLeft { cooldown: Duration::from_secs(3) });
+        }
+    }
+}
