@@ -272,7 +272,7 @@ mod tests {
             ("baton_campaigns_total{", 4),
             ("baton_renewals_total{", 4),
             ("baton_lost_leases_total{", 3),
-            ("baton_releases_total{", 6),
+            ("baton_releases_total{", 7),
             ("baton_store_guards_total{", 4),
             ("baton_contention_total{", 1),
             ("baton_transitions_total{", 1),

@@ -235,7 +235,7 @@ fn one_by_one(cargo_mutants: &Path, package: &Path, all: &[Listed], numbers: &[u
     take("unviable.txt", Verdict::Unviable);
     if !told("missed.txt").is_empty() {
         let worlds: Vec<&str> = ["--test", "simulation", "--"].iter().chain(WORLDS).copied().collect();
-        run(&["--iterate", "--timeout=3600"], &worlds);
+        run(&["--iterate", "--timeout=600"], &worlds);
         take("caught.txt", Verdict::Killed("the simulation"));
         take("timeout.txt", Verdict::Stopped);
         take("missed.txt", Verdict::Survived);

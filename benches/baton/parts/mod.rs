@@ -1,5 +1,6 @@
 //! The parts, in the order in which they are measured and told.
 
+mod app_crash;
 mod clients;
 mod crash;
 mod footprint;
@@ -20,10 +21,11 @@ mod scripts;
 use crate::part::Part;
 
 /// All of them. A new one is a file beside these and a word here.
-pub const ALL: [Part; 16] = [
+pub const ALL: [Part; 17] = [
     poll::PART,
     handover::PART,
     crash::PART,
+    app_crash::PART,
     rest::PART,
     replicas::PART,
     roles::PART,
