@@ -285,6 +285,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn attempts_count_together_until_they_are_forked() {
+        let hash = |attempts: &Attempts| {
+            let mut hasher = std::hash::DefaultHasher::new();
+            attempts.hash(&mut hasher);
+            hasher.finish()
+        };
+        let attempts = Attempts::default();
+        let none = hash(&attempts);
+        assert_eq!([attempts.take(), attempts.clone().take(), Attempt(2).next()], [1, 2, 3].map(Attempt));
+        let fork = attempts.fork();
+        assert_eq!((fork.last(), hash(&fork), hash(&fork) == none), (2, hash(&attempts), false));
+        assert_eq!([fork.take(), fork.take(), attempts.take()], [3, 4, 3].map(Attempt));
+        assert_ne!(hash(&fork), hash(&attempts));
+    }
+
+    #[test]
     fn role_names_are_dns_labels() {
         for good in ["scheduler", "a", "0", "a-b-c", &"x".repeat(63)] {
             assert_eq!(RoleName::new(good).unwrap().as_str(), good);

@@ -120,3 +120,22 @@ impl Rules {
         newest_term: false,
     };
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a rule costs is not paid where its store makes up for it.
+    #[test]
+    fn stores_that_keep_what_they_wrote_do_without_what_redis_needs() {
+        let needs = |rules: Rules| [rules.makes_way, rules.vanished, rules.still, rules.listening];
+        assert_eq!(
+            [needs(Rules::REDIS), needs(Rules::QUORUM), needs(Rules::KUBERNETES)],
+            [[true; 4], [false; 4], [false; 4]]
+        );
+        assert_eq!([Rules::REDIS, Rules::QUORUM, Rules::KUBERNETES].map(|rules| rules.repeat), [true, false, true]);
+        let lease_objects = Rules::KUBERNETES;
+        let forgets = [lease_objects.fresh_repeat, lease_objects.generation, lease_objects.empty, lease_objects.until];
+        assert_eq!(forgets, [false; 4]);
+    }
+}

@@ -214,6 +214,11 @@ mod tests {
     }
 
     #[test]
+    fn a_lease_is_of_a_tenth_of_a_second_to_a_day() {
+        assert_eq!([LEASE_DURATION_MIN, LEASE_DURATION_MAX], [ms(100), ms(86_400_000)]);
+    }
+
+    #[test]
     fn the_defaults_of_every_sane_lease_are_accepted() {
         for lease in [100, 1_000, 10_000, 15_000, 60_000, 3_600_000] {
             let timing = Timing::from_lease(ms(lease)).unwrap();

@@ -214,3 +214,23 @@ pub enum Event {
     /// The store's clock moved against this replica's by this much, forwards when positive.
     StoreClockStepped { by_ms: i64 },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// They stand in answers, metrics and lines of logs.
+    #[test]
+    fn words_are_part_of_the_contract() {
+        use State::{Campaigning, Draining, Guarded, Leading, Standby, Unhealthy, Unreachable};
+        let states = [Standby, Campaigning, Leading, Draining, Guarded, Unhealthy, Unreachable].map(State::as_str);
+        assert_eq!(states, ["standby", "campaigning", "leading", "draining", "guarded", "unhealthy", "unreachable"]);
+        assert_eq!(CampaignOutcome::ALL.map(CampaignOutcome::as_str), ["granted", "held", "guarded", "error"]);
+        assert_eq!(RenewalOutcome::ALL.map(RenewalOutcome::as_str), ["ok", "reasserted", "lost", "error"]);
+        assert_eq!(LossReason::ALL.map(LossReason::as_str), ["expired", "superseded", "unhealthy"]);
+        assert_eq!(
+            ReleaseReason::ALL.map(ReleaseReason::as_str),
+            ["shutdown", "resigned", "balanced", "unhealthy", "app_left", "unused", "departed"]
+        );
+    }
+}

@@ -297,6 +297,22 @@ mod tests {
     }
 
     #[test]
+    fn a_fork_says_the_same_and_goes_its_own_way() {
+        let hash = |leadership: &Leadership| {
+            let mut hasher = std::hash::DefaultHasher::new();
+            leadership.hash(&mut hasher);
+            hasher.finish()
+        };
+        let leadership = Leadership::new(VALIDITY);
+        leadership.open(Token::new(7).unwrap(), at(1_000));
+        let fork = leadership.fork();
+        assert_eq!((hash(&fork), fork.leads(at(999))), (hash(&leadership), true));
+        fork.promise(at(100));
+        assert_eq!(leadership.promised_until(), Mono::default());
+        assert_ne!(hash(&fork), hash(&leadership));
+    }
+
+    #[test]
     fn a_drain_is_told_from_a_loss_until_the_term_is_lost_or_another_begins() {
         let leadership = Leadership::new(VALIDITY);
         leadership.open(Token::new(7).unwrap(), at(1_000));

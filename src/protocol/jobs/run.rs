@@ -247,3 +247,22 @@ macro_rules! words {
 }
 
 words!(RunFailure, Ending, GapReason, RunWish);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// They stand in answers, metrics and ledgers.
+    #[test]
+    fn words_are_part_of_the_contract() {
+        use Phase::{Asked, Failed, Running, Succeeded, Waiting};
+        let phases = [Asked, Running, Waiting { until: Wall::default() }, Succeeded, Failed(RunFailure::Cancelled)];
+        assert_eq!(phases.map(Phase::as_str), ["asked", "running", "waiting", "succeeded", "failed"]);
+        let failures = ["backoff_limit_exceeded", "deadline_exceeded", "interrupted", "replaced", "cancelled"];
+        assert_eq!(RunFailure::ALL.map(RunFailure::as_str), failures);
+        assert_eq!(Ending::ALL.map(Ending::as_str), ["succeeded", "failed", "interrupted", "cancelled"]);
+        assert_eq!(GapReason::ALL.map(GapReason::as_str), ["missed", "skipped", "suspended"]);
+        assert_eq!(RunWish::ALL.map(RunWish::as_str), ["cancel", "retry"]);
+        assert_eq!("skipped".parse(), Ok(GapReason::Concurrency));
+    }
+}

@@ -102,7 +102,7 @@ impl<W: Clone> JobTaker<W> {
             }
         }
         let went_on = state.began.map_or(Duration::ZERO, |began| now.wall.since(began));
-        if before > 0 && plan.active_deadline.is_some_and(|limit| went_on >= limit) {
+        if plan.active_deadline.is_some_and(|limit| went_on >= limit) {
             return self.end_before_it_begins(now, &claim, &plan, state);
         }
         // A run takes no time before it has begun.

@@ -107,6 +107,17 @@ fn without_room_it_looks_again_soon_only_for_what_could_begin() {
 }
 
 #[test]
+fn a_slot_that_is_due_is_looked_at_soon_where_it_waits_for_room_alone() {
+    let mut stage = Stage::new(policy(), 60);
+    stage.without_room().pass(secs(60));
+    assert_eq!((stage.wakes_after(), stage.starts()), (ROOM_LOOK, vec![]));
+    let mut stage = Stage::new(policy(), 60);
+    stage.pass(secs(120));
+    assert_eq!(stage.starts(), [(at(60), 1)]);
+    assert!(stage.wakes_after() > ROOM_LOOK, "it waits for the run before it");
+}
+
+#[test]
 fn what_waits_for_room_wants_no_place() {
     let mut stage = Stage::new(allow(), 3_600);
     let slot = stage.ask();
