@@ -53,6 +53,18 @@ pub fn json(status: StatusCode, value: &impl Serialize) -> Response {
     answer(status, "application/json", Content::Whole(body.into()))
 }
 
+/// 200 with lines of JSON ([`json_line`]) that follow each other as things happen.
+pub fn json_lines(lines: impl Stream<Item = Bytes> + Send + Sync + 'static) -> Response {
+    answer(StatusCode::OK, "application/x-ndjson", Content::stream(lines))
+}
+
+/// One of [`json_lines`]. The value must be one that can be written, as for [`json`].
+pub fn json_line(value: &impl Serialize) -> Bytes {
+    let mut line = serde_json::to_vec(value).unwrap_or_default();
+    line.push(b'\n');
+    line.into()
+}
+
 /// 204
 pub fn no_content() -> Response {
     let mut response = Response::new(Content::Whole(Bytes::new()));

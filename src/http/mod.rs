@@ -33,7 +33,7 @@ mod values;
 pub use warp::sse::Event as ServerEvent;
 
 pub use activity::Client;
-pub use answer::{BoxError, Content, Response, answer, document, json, no_content};
+pub use answer::{BoxError, Content, Response, answer, document, json, json_line, json_lines, no_content};
 pub use dapr::DaprFault;
 pub use door::{AccessCheck, BODY_BYTES_MAX, BODY_TIMEOUT, Door};
 pub use listen::listen;
@@ -41,4 +41,6 @@ pub use problem::{PROBLEM_JSON, Problem, ProblemKind};
 pub use router::{Answering, Answers, Ask, Found, Router, Routes, Stopping, wants_page};
 pub use serve::{Ends, Limits, serve};
 pub use thread::{ListenerThread, Stopped};
-pub use values::{bad_body, bad_parameter, decode_segment, decode_value, read_body, shown};
+pub use values::{
+    bad_body, bad_parameter, bad_value, decode_segment, read_body, read_encoded_query, read_query, shown,
+};

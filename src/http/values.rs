@@ -1,5 +1,7 @@
 //! Values in paths, queries and bodies, as every call of the app's listener reads them.
 
+use std::fmt::Display;
+
 use serde::Deserialize;
 
 use super::problem::{Problem, ProblemKind};
@@ -12,6 +14,45 @@ pub fn bad_body(detail: impl Into<String>) -> Problem {
 /// A parameter is not usable.
 pub fn bad_parameter(detail: impl Into<String>) -> Problem {
     Problem::new(ProblemKind::BadParameter, detail)
+}
+
+/// A parameter has a value that is not usable. `what` says what would be right.
+pub fn bad_value(name: &str, value: &str, what: impl Display) -> Problem {
+    bad_parameter(format!("{name}={}: {what}", shown(value)))
+}
+
+/// The values in a query of the parameters that a call knows, as they are written and in the order of their names: none
+/// for one that is left out, empty for one that has no value.
+///
+/// # Errors
+/// [`ProblemKind::BadParameter`] if another is given, or one twice.
+pub fn read_query<'a, const N: usize>(query: &'a str, known: [&str; N]) -> Result<[Option<&'a str>; N], Problem> {
+    let mut values = [None; N];
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let Some(at) = known.iter().position(|known| *known == name) else {
+            let (last, others) = known.split_last().unwrap_or((&"none", &[]));
+            let list = if others.is_empty() { (*last).to_owned() } else { format!("{} and {last}", others.join(", ")) };
+            return Err(bad_parameter(format!("{}: unknown; there are {list}", shown(name))));
+        };
+        if values[at].replace(value).is_some() {
+            return Err(bad_parameter(format!("{name} is given twice")));
+        }
+    }
+    Ok(values)
+}
+
+/// [`read_query`] of values that may be any text, without their encoding: as in a path, and a plus sign is a space.
+///
+/// # Errors
+/// [`ProblemKind::BadParameter`], also if that is wrong.
+pub fn read_encoded_query<const N: usize>(query: &str, known: [&str; N]) -> Result<[Option<String>; N], Problem> {
+    let mut texts = [const { None }; N];
+    for ((text, value), name) in texts.iter_mut().zip(read_query(query, known)?).zip(known) {
+        let decoded = value.map(|value| decode_segment(&value.replace('+', " "))).transpose();
+        *text = decoded.map_err(|why| bad_parameter(format!("{name}: {why}")))?;
+    }
+    Ok(texts)
 }
 
 /// A body in JSON, which may be left out.
@@ -49,14 +90,6 @@ pub fn decode_segment(text: &str) -> Result<String, &'static str> {
     String::from_utf8(bytes).map_err(|_| "it is not UTF-8")
 }
 
-/// A value of a query without its encoding: as in a path, and a plus sign is a space.
-///
-/// # Errors
-/// As [`decode_segment`].
-pub fn decode_value(text: &str) -> Result<String, &'static str> {
-    decode_segment(&text.replace('+', " "))
-}
-
 /// What a client sent, shortened: it may be anything.
 pub fn shown(text: &str) -> String {
     text.chars().take(40).collect()
@@ -74,6 +107,24 @@ mod tests {
         for bad in ["%", "%2", "%zz", "%ff", "%C3", "%+1"] {
             assert!(decode_segment(bad).is_err(), "{bad}");
         }
-        assert_eq!(decode_value("a+b%2B").as_deref(), Ok("a b+"));
+    }
+
+    #[test]
+    fn a_query_says_each_thing_that_is_known_once() {
+        let read = |query| read_encoded_query(query, ["wait", "index", "hold"]);
+        assert_eq!(read("").unwrap(), [None, None, None]);
+        let [wait, index, hold] = read("&hold=a+b%2B%26c&wait").unwrap();
+        assert_eq!((wait.as_deref(), index, hold.as_deref()), (Some(""), None, Some("a b+&c")));
+        assert_eq!(read_query("a=a+b%2B", ["a"]).unwrap(), [Some("a+b%2B")]);
+        for (bad, detail) in [
+            ("wat=1", "wat: unknown; there are wait, index and hold"),
+            ("=1", ": unknown; there are wait, index and hold"),
+            ("wait=1&index=2&wait=1", "wait is given twice"),
+            ("hold=%ff", "hold: it is not UTF-8"),
+        ] {
+            let problem = read(bad).unwrap_err();
+            let told: serde_json::Value = serde_json::from_slice(&problem.to_json()).unwrap();
+            assert_eq!((problem.kind(), &told["detail"]), (ProblemKind::BadParameter, &detail.into()));
+        }
     }
 }

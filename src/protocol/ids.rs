@@ -282,15 +282,13 @@ impl StoreTime {
 
 #[cfg(test)]
 mod tests {
+    use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+
     use super::*;
 
     #[test]
     fn attempts_count_together_until_they_are_forked() {
-        let hash = |attempts: &Attempts| {
-            let mut hasher = std::hash::DefaultHasher::new();
-            attempts.hash(&mut hasher);
-            hasher.finish()
-        };
+        let hash = |attempts: &Attempts| BuildHasherDefault::<DefaultHasher>::default().hash_one(attempts);
         let attempts = Attempts::default();
         let none = hash(&attempts);
         assert_eq!([attempts.take(), attempts.clone().take(), Attempt(2).next()], [1, 2, 3].map(Attempt));

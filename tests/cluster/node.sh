@@ -80,7 +80,7 @@ kubelets() {
     while true; do
         kubelet "$@" || true
         # As long as it is away.
-        sleep 1
+        last_for 1
     done
 }
 start kubelets kubelets --config="$state/etc/kubelet.yaml" --kubeconfig="$keys/kubelet.kubeconfig" \

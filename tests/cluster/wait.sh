@@ -1,5 +1,9 @@
 # Waiting for states, with a bound. Read by up.sh and node.sh.
 
+last_for() { # SECONDS, of a fault
+    sleep "$1"
+}
+
 wait_for() { # SECONDS COMMAND…
     local ends=$((SECONDS + $1))
     shift

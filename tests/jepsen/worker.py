@@ -23,6 +23,11 @@ STEP_MAX_S = 0.1
 REST_S = 0.01
 
 
+def last_for(seconds):
+    """The length of a step, whose work is only meant, and of the rest between two."""
+    time.sleep(seconds)
+
+
 def say(what, **fields):
     print(json.dumps({"is": what, **fields}), flush=True)
 
@@ -79,7 +84,7 @@ class Registers:
         called = time.monotonic_ns()
         # As docs/fencing.md has it, the first thing that a token does is to raise the fence.
         epoch, plain, fenced = self.ask("read", token)
-        time.sleep(STEP_S)
+        last_for(STEP_S)
         guarded = int(fenced) if fenced.isdigit() else None
         say("begin", call=called, epoch=int(epoch), plain=int(plain), fenced=guarded)
         after = "-" if guarded is None else guarded + 1
@@ -107,7 +112,7 @@ def main():
             if claim is None and is_held:
                 say("lost", call=asked)
             is_held = is_held and claim is not None
-            time.sleep(REST_S)
+            last_for(REST_S)
             continue
         is_held = True
         say("held", call=asked, back=told, until=until)

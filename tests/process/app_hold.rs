@@ -2,14 +2,13 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, Receiver};
-use std::thread;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 use testkit::redis::RedisServer;
+use testkit::sidecars::held_app::HeldApp;
 use testkit::sidecars::http::Connection;
 use testkit::sidecars::jobs::json;
 use testkit::sidecars::replica::{Lease, ROLE, Replica, Settings};
@@ -22,63 +21,31 @@ const VALIDITY: Duration = Duration::from_millis(LEASE.validity);
 /// Longer than anything takes that is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// An app that says each line that it is told, and lives until it is killed. With `fork`, a child of it lives on.
-const APP: &str = r#"
-import os, socket, sys
-host, port, target, forks = sys.argv[1:]
-connection = socket.create_connection((host, int(port)))
-connection.sendall(f"GET {target} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
-lines = connection.makefile("r")
-if forks == "fork" and os.fork() == 0:
-    sys.stdout.close()
-    sys.stdin.read()
-    os._exit(0)
-for line in lines:
-    print(line, end="", flush=True)
-"#;
-
 struct App {
-    child: Child,
+    process: HeldApp,
     lines: Receiver<Value>,
-    asked_at: Instant,
-}
-
-impl Drop for App {
-    fn drop(&mut self) {
-        // Both fail only when it has ended already. A child that it forked ends with its standard input.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 impl App {
-    fn start(api: SocketAddr, query: &str, forks: &str) -> Self {
-        let (target, asked_at) = (format!("/leader/{ROLE}/hold{query}"), Instant::now());
-        let mut child = Command::new("python3")
-            .args(["-c", APP, &api.ip().to_string(), &api.port().to_string(), &target, forks])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("python3");
-        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+    fn start(api: SocketAddr, query: &str) -> Self {
         let (tell, lines) = mpsc::channel();
-        // Ends with the app.
-        thread::spawn(move || {
-            let lines = stdout.lines().map_while(Result::ok);
-            let told = lines.filter_map(|line| serde_json::from_str(&line).ok()).filter(Value::is_object);
-            told.map_while(|told| tell.send(told).ok()).for_each(drop);
-        });
-        Self { child, lines, asked_at }
+        Self { process: HeldApp::start(api, query, sender(tell)), lines }
+    }
+
+    fn start_with_child(api: SocketAddr, query: &str) -> Self {
+        let (tell, lines) = mpsc::channel();
+        Self { process: HeldApp::start_with_child(api, query, sender(tell)), lines }
     }
 
     /// The next that it was told.
     fn told(&self) -> Value {
         self.lines.recv_timeout(PATIENCE).expect("it is told something")
     }
+}
 
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).expect("our own child");
-    }
+/// Nobody listens any more when a test is over.
+fn sender(tell: Sender<Value>) -> impl FnMut(Instant, Value) + Send {
+    move |_, told| drop(tell.send(told))
 }
 
 fn status(replica: &Replica) -> Value {
@@ -111,8 +78,8 @@ impl Stage {
         stage
     }
 
-    fn held(&self, query: &str, forks: &str) -> App {
-        App::start(self.replicas[self.leading].api(), query, forks)
+    fn held(&self, query: &str) -> App {
+        App::start(self.replicas[self.leading].api(), query)
     }
 
     fn other(&self) -> &Replica {
@@ -121,7 +88,7 @@ impl Stage {
 
     /// When the other leads, and its token.
     fn successor(&self) -> (Instant, u64) {
-        let app = App::start(self.other().api(), "?wait=1m", "");
+        let app = App::start(self.other().api(), "?wait=1m");
         let told = app.told();
         (Instant::now(), told["token"].as_u64().expect("it leads"))
     }
@@ -138,19 +105,19 @@ impl Stage {
 #[test]
 fn who_is_killed_and_acted_alone_is_followed_at_once() {
     let stage = Stage::new("");
-    let app = stage.held("?scope=process", "");
+    let mut app = stage.held("?scope=process");
     let told = app.told();
     assert_eq!((&told["leader"], &told["role"], &told["state"]), (&true.into(), &ROLE.into(), &"leading".into()));
     assert!(told["valid_for_ms"].as_u64() > Some(LEASE.validity - 500), "{told}");
     // It is told again before that is over.
     let again = app.told();
-    assert!(app.asked_at.elapsed() < VALIDITY && again["token"] == told["token"], "{again}");
+    assert!(app.process.asked_at.elapsed() < VALIDITY && again["token"] == told["token"], "{again}");
     // What it asks for besides belongs to the connection.
     let ask = format!("GET /leader/{ROLE}?hold={}", told["hold"].as_str().expect("a name"));
     let asked = stage.replicas[stage.leading].ask(&ask, "");
     let (told_at, asked) = (Instant::now(), json(&asked));
     assert_eq!((&asked["leader"], &asked["token"]), (&true.into(), &told["token"]), "{asked}");
-    app.signal(Signal::KILL);
+    drop(app.process.kill());
     let (led_at, token) = stage.successor();
     let asked = stage.replicas[stage.leading].ask(&ask, "");
     assert_eq!((asked.status, asked.problem().as_str()), (410, "hold-ended"), "{}", asked.body);
@@ -162,11 +129,11 @@ fn who_is_killed_and_acted_alone_is_followed_at_once() {
 #[test]
 fn what_others_may_act_upon_is_waited_for() {
     let stage = Stage::new("");
-    let app = stage.held("", "");
+    let mut app = stage.held("");
     let valid_for = Duration::from_millis(app.told()["valid_for_ms"].as_u64().expect("it leads"));
-    app.signal(Signal::KILL);
+    drop(app.process.kill());
     let (led_at, _) = stage.successor();
-    assert!(led_at >= app.asked_at + valid_for, "{:?} before", app.asked_at + valid_for - led_at);
+    assert!(led_at >= app.process.asked_at + valid_for, "{:?} before", app.process.asked_at + valid_for - led_at);
     until("it is counted", || stage.releases("app_left") == 1.0);
 }
 
@@ -175,40 +142,36 @@ fn what_others_may_act_upon_is_waited_for() {
 #[test]
 fn a_child_that_inherits_the_connection_keeps_the_lead() {
     let stage = Stage::new("");
-    let mut app = stage.held("?scope=process", "fork");
+    let mut app = App::start_with_child(stage.replicas[stage.leading].api(), "?scope=process");
     app.told();
-    let input = app.child.stdin.take();
-    app.signal(Signal::KILL);
-    app.child.wait().expect("our own child");
+    let child = app.process.kill();
     let renewals = || stage.replicas[stage.leading].role_metric("baton_renewals_total", &[("outcome", "ok")]);
     let before = renewals();
     until("the lease is renewed for it", || renewals() >= before + 2.0);
     assert!(stage.leads());
-    // Its standard input ends, and so does the child.
-    drop(input);
+    drop(child);
     stage.successor();
 }
 
 #[test]
 fn one_of_two_that_goes_is_not_the_last() {
     let stage = Stage::new("");
-    let (mut first, second) = (stage.held("?scope=process", ""), stage.held("?scope=process", ""));
+    let (mut first, mut second) = (stage.held("?scope=process"), stage.held("?scope=process"));
     first.told();
     second.told();
-    first.signal(Signal::KILL);
-    first.child.wait().expect("our own child");
+    drop(first.process.kill());
     second.told();
     assert_eq!(second.told()["leader"], true);
-    second.signal(Signal::KILL);
+    drop(second.process.kill());
     stage.successor();
 }
 
 #[test]
 fn who_closes_its_side_has_left_and_who_stands_still_has_not() {
     let stage = Stage::new("");
-    let mut still = stage.held("?scope=process", "");
+    let mut still = stage.held("?scope=process");
     still.told();
-    still.signal(Signal::STOP);
+    still.process.signal(Signal::STOP);
     let renewals = || stage.replicas[stage.leading].role_metric("baton_renewals_total", &[("outcome", "ok")]);
     let before = renewals();
     until("the lease is renewed for it", || renewals() >= before + 2.0);
@@ -217,8 +180,7 @@ fn who_closes_its_side_has_left_and_who_stands_still_has_not() {
     let request = format!("GET /leader/{ROLE}/hold?scope=process HTTP/1.1\r\nHost: {api}\r\n\r\n");
     std::io::Write::write_all(&mut half, request.as_bytes()).expect("sent");
     BufReader::new(&half).read_line(&mut String::new()).expect("an answer");
-    still.signal(Signal::KILL);
-    still.child.wait().expect("our own child");
+    drop(still.process.kill());
     let before = renewals();
     until("there is another", || renewals() >= before + 1.0);
     half.shutdown(Shutdown::Write).expect("half of it is closed");
@@ -228,14 +190,14 @@ fn who_closes_its_side_has_left_and_who_stands_still_has_not() {
 #[test]
 fn who_is_told_of_the_end_closes_the_connection_and_is_not_waited_for() {
     let stage = Stage::new("");
-    let app = stage.held("?scope=process", "");
+    let mut app = stage.held("?scope=process");
     app.told();
     let resigned_at = Instant::now();
     let resigned = stage.replicas[stage.leading].ask(&format!("POST /leader/{ROLE}/resign"), r#"{"cooldown":"1m"}"#);
     assert_eq!(resigned.status, 202, "{}", resigned.body);
     let told = until_some("it is told", || Some(app.told()).filter(|told| told["leader"] == false));
     assert_eq!((&told["state"], &told["token"]), (&"draining".into(), &Value::Null), "{told}");
-    app.signal(Signal::KILL);
+    drop(app.process.kill());
     let (led_at, _) = stage.successor();
     assert!(led_at < resigned_at + VALIDITY / 2, "it has stopped: {:?}", led_at - resigned_at);
 }
@@ -244,11 +206,11 @@ fn who_is_told_of_the_end_closes_the_connection_and_is_not_waited_for() {
 #[test]
 fn who_keeps_the_connection_to_the_end_is_waited_for() {
     let stage = Stage::new("");
-    let app = stage.held("?scope=process", "");
+    let app = stage.held("?scope=process");
     let valid_for = Duration::from_millis(app.told()["valid_for_ms"].as_u64().expect("it leads"));
     stage.replicas[stage.leading].signal(Signal::TERM);
     let (led_at, _) = stage.successor();
-    assert!(led_at >= app.asked_at + valid_for, "{:?} before", app.asked_at + valid_for - led_at);
+    assert!(led_at >= app.process.asked_at + valid_for, "{:?} before", app.process.asked_at + valid_for - led_at);
 }
 
 #[test]

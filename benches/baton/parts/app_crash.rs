@@ -1,18 +1,16 @@
 //! SIGKILL of the leader's app, which keeps a connection to its sidecar, until the next leader's app is told that it
 //! leads. Each app is a process that waits for the lead on such a connection itself.
 
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use testkit::sidecars::held_app::HeldApp;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 use crate::part::{Bench, Findings, Part};
 use crate::plot::{Axis, Kind, Plot};
-use crate::replica::{Group, ROLE};
+use crate::replica::Group;
 use crate::report::Row;
 use crate::stats::{distribution, percentile};
 
@@ -36,16 +34,6 @@ const VALIDITY: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(1_100);
 const GROUPS: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// An app that repeats what it is told.
-const APP: &str = r#"
-import socket, sys
-host, port, target = sys.argv[1:]
-connection = socket.create_connection((host, int(port)))
-connection.sendall(f"GET {target} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
-for line in connection.makefile("r"):
-    print(line, end="", flush=True)
-"#;
 
 async fn measure(bench: &Bench) -> Findings {
     let mut findings = Findings::default();
@@ -84,15 +72,15 @@ async fn kill_again_and_again(bench: &Bench, scope: &'static str, number: usize,
     let group = Group::trio(&bench.redis.url(), &format!("app-crash-{scope}-{number}"), LEASE, Some(VALIDITY));
     group.settled().await;
     let (tell, mut told) = mpsc::unbounded_channel();
-    let start = |at: usize| App::start(at, group.replicas[at].api, scope, tell.clone());
-    let mut apps: Vec<App> = (0..group.replicas.len()).map(start).collect();
+    let start = |at: usize| app(at, group.replicas[at].api, scope, tell.clone());
+    let mut apps: Vec<HeldApp> = (0..group.replicas.len()).map(start).collect();
     let (mut leader, _) = next(&mut told).await;
     let mut dice = fastrand::Rng::with_seed(number as u64);
     let mut took_ms = Vec::new();
     for _ in (0..bench.times(kills)).take_while(|round| bench.has_time(*round)) {
         tokio::time::sleep(PAUSE + (LEASE / 3).mul_f64(dice.f64())).await;
         let killed_at = Instant::now();
-        apps[leader].kill();
+        drop(apps[leader].kill());
         let (led_by, led_at) = next(&mut told).await;
         took_ms.push(led_at.duration_since(killed_at).as_secs_f64() * 1_000.0);
         apps[leader] = start(leader);
@@ -106,41 +94,15 @@ async fn next(told: &mut UnboundedReceiver<(usize, Instant)>) -> (usize, Instant
     next.unwrap_or_else(|_| panic!("nobody leads within {PATIENCE:?}")).expect("somebody tells")
 }
 
-/// Killed when dropped.
-struct App {
-    child: Child,
-}
-
-impl App {
-    /// Says when it first reads that it leads.
-    fn start(at: usize, api: SocketAddr, scope: &str, tell: UnboundedSender<(usize, Instant)>) -> Self {
-        let target = format!("/leader/{ROLE}/hold?wait=1h&scope={scope}");
-        let mut child = Command::new("python3")
-            .args(["-c", APP, &api.ip().to_string(), &api.port().to_string(), &target])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("there is a Python");
-        let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines().map_while(Result::ok);
-        thread::spawn(move || {
-            let mut leads = lines.filter(|line| line.contains("\"leader\":true")).map(|_| Instant::now());
+/// An app that waits for the lead. Says when it first reads that it leads.
+fn app(at: usize, api: SocketAddr, scope: &str, tell: UnboundedSender<(usize, Instant)>) -> HeldApp {
+    let mut tell = Some(tell);
+    HeldApp::start(api, &format!("?wait=1h&scope={scope}"), move |when, told| {
+        if told["leader"] == true
+            && let Some(tell) = tell.take()
+        {
             // Nobody listens any more when all is measured.
-            let _ = leads.next().map(|when| tell.send((at, when)));
-            // It would end if nobody read what it says.
-            leads.for_each(drop);
-        });
-        Self { child }
-    }
-
-    fn kill(&mut self) {
-        // Both fail only when it has ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Drop for App {
-    fn drop(&mut self) {
-        self.kill();
-    }
+            drop(tell.send((at, when)));
+        }
+    })
 }

@@ -7,7 +7,9 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use crate::http::{Problem, ProblemKind, bad_body, bad_parameter, decode_segment, decode_value, read_body, shown};
+use crate::http::{
+    Problem, ProblemKind, bad_body, bad_parameter, bad_value, decode_segment, read_body, read_encoded_query, shown,
+};
 use crate::protocol::jobs::{DATA_BYTES_MAX, KEY_BYTES_MAX, RunRequest, Slot, Wall};
 
 /// How many runs a page has unless it is asked for another number, and at the most.
@@ -97,27 +99,18 @@ fn key(headers: &HeaderMap) -> Result<Option<Arc<str>>, Problem> {
 
 /// Which page of runs.
 pub(super) fn page(query: &str) -> Result<Page, Problem> {
-    let (mut limit, mut before) = (None, None);
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let value = decode_value(value).map_err(|why| bad_parameter(format!("{}: {why}", shown(key))))?;
-        let wrong = |what: &str| bad_parameter(format!("{key}={}: {what}", shown(&value)));
-        let twice = match key {
-            "limit" => {
-                let count: Option<usize> = value.parse().ok().filter(|count| (1..=PAGE_MAX).contains(count));
-                limit.replace(count.ok_or_else(|| wrong("a number from 1 to 100 is wanted"))?).is_some()
-            }
-            "before" => {
-                let slot = value.parse().map_err(|()| wrong("what `next` said on the page before is wanted"))?;
-                before.replace(slot).is_some()
-            }
-            other => return Err(bad_parameter(format!("{}: unknown; there are limit and before", shown(other)))),
-        };
-        if twice {
-            return Err(bad_parameter(format!("{key} is given twice")));
-        }
-    }
-    Ok(Page { limit: limit.unwrap_or(PAGE), before })
+    let [limit, before] = read_encoded_query(query, ["limit", "before"])?;
+    let limit = limit.map(|value| page_limit(&value, PAGE_MAX)).transpose()?;
+    let before = before.map(|value| {
+        value.parse().map_err(|()| bad_value("before", &value, "what `next` said on the page before is wanted"))
+    });
+    Ok(Page { limit: limit.unwrap_or(PAGE), before: before.transpose()? })
+}
+
+/// How many a page is asked to have.
+pub(super) fn page_limit(value: &str, max: usize) -> Result<usize, Problem> {
+    let given = value.parse().ok().filter(|given| (1..=max).contains(given));
+    given.ok_or_else(|| bad_value("limit", value, format_args!("a number from 1 to {max} is wanted")))
 }
 
 /// Which range of the past, both ends included.

@@ -14,7 +14,8 @@ use super::super::service::{JobError, JobService};
 use super::{JobCalls, requests, responses};
 use crate::config::ConfigProblem;
 use crate::http::{
-    Ask, Problem, ProblemKind, Response, bad_body, bad_parameter, decode_value, json as answer_json, no_content, shown,
+    Ask, Problem, ProblemKind, Response, bad_body, bad_parameter, bad_value, json as answer_json, no_content,
+    read_encoded_query, shown,
 };
 use crate::protocol::jobs::{JobName, JobPutReply, RunId, RunRecord, RunRequest, RuntimeState, Slot, Wall};
 use crate::store::StoreError;
@@ -38,27 +39,12 @@ pub(super) struct Page {
 impl Page {
     /// What `GET /jobs` asks for.
     pub(super) fn parse(query: &str) -> Result<Self, Problem> {
-        let (mut limit, mut after) = (None, None);
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let value = decode_value(value).map_err(|why| bad_parameter(format!("{}: {why}", shown(key))))?;
-            let wrong = |what: &str| bad_parameter(format!("{key}={}: {what}", shown(&value)));
-            let twice = match key {
-                "limit" => {
-                    let count: Option<usize> = value.parse().ok().filter(|count| (1..=PAGE_MAX).contains(count));
-                    limit.replace(count.ok_or_else(|| wrong("a number from 1 to 1000 is wanted"))?).is_some()
-                }
-                "after" => {
-                    let name = JobName::new(value.as_str()).map_err(|_| wrong("the name of a job is wanted"))?;
-                    after.replace(name).is_some()
-                }
-                other => return Err(bad_parameter(format!("{}: unknown; there are limit and after", shown(other)))),
-            };
-            if twice {
-                return Err(bad_parameter(format!("{key} is given twice")));
-            }
-        }
-        Ok(Self { limit: limit.unwrap_or(PAGE), after })
+        let [limit, after] = read_encoded_query(query, ["limit", "after"])?;
+        let limit = limit.map(|value| requests::page_limit(&value, PAGE_MAX)).transpose()?;
+        let after = after.map(|value| {
+            JobName::new(value.as_str()).map_err(|_| bad_value("after", &value, "the name of a job is wanted"))
+        });
+        Ok(Self { limit: limit.unwrap_or(PAGE), after: after.transpose()? })
     }
 
     /// The page after this one, whose last job this is.

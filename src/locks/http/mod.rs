@@ -16,7 +16,7 @@ use super::service::LockService;
 use requests::Listing;
 
 use crate::base::clock::SharedClock;
-use crate::http::{Ask, Content, Problem, ProblemKind, Response, Routes, no_content};
+use crate::http::{Ask, Problem, ProblemKind, Response, Routes, json_lines, no_content};
 
 pub use dapr::routes as dapr_routes;
 
@@ -96,7 +96,7 @@ async fn hold(context: Arc<LockContext>, ask: Ask) -> Result<Response, Problem> 
     let service = context.service()?;
     let (want, max) = requests::want_held(requests::name(ask.segment("name"))?, &ask.query, service.settings())?;
     let hold = service.hold(want, max).await.map_err(responses::refused)?;
-    Ok(responses::lines(Content::stream(tell(hold, Arc::clone(&context.clock)))))
+    Ok(json_lines(tell(hold, Arc::clone(&context.clock))))
 }
 
 async fn extend(context: Arc<LockContext>, ask: Ask) -> Result<Response, Problem> {

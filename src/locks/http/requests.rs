@@ -9,7 +9,10 @@ use super::super::acquire::Want;
 use super::super::service::LockSettings;
 use crate::base::duration;
 use crate::config::LOCK_LEASE_MIN;
-use crate::http::{Problem, ProblemKind, bad_body, bad_parameter, decode_segment, decode_value, read_body, shown};
+use crate::http::{
+    Problem, ProblemKind, bad_body, bad_parameter, bad_value, decode_segment, read_body, read_encoded_query,
+    read_query, shown,
+};
 use crate::protocol::{LockId, LockName, NAMES_MAX, OWNER_BYTES_MAX, PERMITS_MAX, Token};
 
 /// The longest that a request waits for a lock.
@@ -62,31 +65,18 @@ pub(super) enum Listing {
 
 impl Listing {
     pub(super) fn parse(query: &str) -> Result<Self, Problem> {
-        let (mut limit, mut all, mut after) = (None, None, None);
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let wrong = |what: String| bad_parameter(format!("{name}={}: {what}", shown(value)));
-            let twice = match name {
-                "limit" => {
-                    let given = value.parse().ok().filter(|given| (1..=LIMIT_MAX).contains(given));
-                    limit.replace(given.ok_or_else(|| wrong(format!("1 to {LIMIT_MAX}")))?).is_some()
-                }
-                "all" => {
-                    let given = value.parse::<bool>().map_err(|_| wrong("true or false is wanted".to_owned()))?;
-                    all.replace(given).is_some()
-                }
-                "after" => {
-                    let what = || wrong("what `next` said on the page before is wanted".to_owned());
-                    after.replace(value.parse().map_err(|_| what())?).is_some()
-                }
-                other => {
-                    return Err(bad_parameter(format!("{}: unknown; there are all, after and limit", shown(other))));
-                }
-            };
-            if twice {
-                return Err(bad_parameter(format!("{name} is given twice")));
-            }
-        }
+        let [all, after, limit] = read_query(query, ["all", "after", "limit"])?;
+        let all = all.map(|value| yes_or_no("all", value)).transpose()?;
+        let after = after.map(|value| {
+            let what = "what `next` said on the page before is wanted";
+            value.parse().map_err(|_| bad_value("after", value, what))
+        });
+        let after = after.transpose()?;
+        let limit = limit.map(|value| {
+            let given = value.parse().ok().filter(|given| (1..=LIMIT_MAX).contains(given));
+            given.ok_or_else(|| bad_value("limit", value, format_args!("1 to {LIMIT_MAX}")))
+        });
+        let limit = limit.transpose()?;
         match (all.unwrap_or(false), limit, after) {
             (true, Some(_), _) => Err(bad_parameter("limit is not for all=true, whose pages have about 100 locks")),
             (true, None, after) => Ok(Self::All { after: after.unwrap_or(0) }),
@@ -156,36 +146,18 @@ pub(super) fn want_held(
     query: &str,
     settings: &LockSettings,
 ) -> Result<(Want, Option<Duration>), Problem> {
-    let mut max = None;
-    let mut body = AcquireBody::default();
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let value = decode_value(value).map_err(|why| bad_parameter(format!("{}: {why}", shown(key))))?;
-        let wrong = |what| bad_parameter(format!("{key}={}: {what}", shown(&value)));
-        let twice = match key {
-            "wait" => body.wait.replace(value).is_some(),
-            "owner" => body.owner.replace(value).is_some(),
-            "lease" => body.lease.replace(value).is_some(),
-            "max" => max.replace(held_max(&value).map_err(bad_parameter)?).is_some(),
-            "atLeast" => body.at_least.replace(value).is_some(),
-            "permits" => {
-                let count = value.parse().map_err(|_| wrong("a number is wanted"))?;
-                body.permits.replace(count).is_some()
-            }
-            "fair" => {
-                let fair = value.parse().map_err(|_| wrong("true or false is wanted"))?;
-                body.fair.replace(fair).is_some()
-            }
-            other => {
-                let known = "wait, owner, lease, atLeast, max, permits and fair";
-                return Err(bad_parameter(format!("{}: unknown; there are {known}", shown(other))));
-            }
-        };
-        if twice {
-            return Err(bad_parameter(format!("{key} is given twice")));
-        }
-    }
+    let known = ["wait", "owner", "lease", "atLeast", "max", "permits", "fair"];
+    let [wait, owner, lease, at_least, max, permits, fair] = read_encoded_query(query, known)?;
+    let max = max.map(|value| held_max(&value).map_err(bad_parameter)).transpose()?;
+    let permits = permits.map(|value| value.parse().map_err(|_| bad_value("permits", &value, "a number is wanted")));
+    let fair = fair.map(|value| yes_or_no("fair", &value));
+    let (permits, fair) = (permits.transpose()?, fair.transpose()?);
+    let body = AcquireBody { names: None, owner, wait, lease, at_least, fair, permits };
     Ok((want(vec![name], body, settings).map_err(bad_parameter)?, max))
+}
+
+fn yes_or_no(name: &str, value: &str) -> Result<bool, Problem> {
+    value.parse().map_err(|_| bad_value(name, value, "true or false is wanted"))
 }
 
 fn held_max(text: &str) -> Result<Duration, String> {

@@ -11,7 +11,7 @@ use super::super::hold::HoldState;
 use super::super::operator::LockPage;
 use super::super::owner;
 use super::super::service::{Extended, Granted, Refusal, Used};
-use crate::http::{Content, Problem, ProblemKind, Response, answer, json, no_content};
+use crate::http::{Problem, ProblemKind, Response, json, json_line, no_content};
 use crate::protocol::{LockHolder, LockInsight, LockName, Mono};
 
 const VALID_FOR: HeaderName = HeaderName::from_static("baton-valid-for-ms");
@@ -54,33 +54,23 @@ pub(super) fn extended(extended: Extended, now: Mono) -> Response {
     response
 }
 
-/// 200 with lines that follow each other as things happen.
-pub(super) fn lines(content: Content) -> Response {
-    answer(StatusCode::OK, "application/x-ndjson", content)
-}
-
 /// The first line of a hold.
 pub(super) fn first_line(granted: &Granted, now: Mono) -> Bytes {
-    line(&GrantShape::new(granted, now))
+    json_line(&GrantShape::new(granted, now))
 }
 
 /// A further line of a hold; none when there is nothing more to say.
 pub(super) fn next_line(state: HoldState, now: Mono) -> Option<Bytes> {
     Some(match state {
-        HoldState::Held { valid_until } => line(&serde_json::json!({ "valid_for_ms": ms(valid_until.since(now)) })),
-        HoldState::Lost { reason } => line(&serde_json::json!({ "lost": reason })),
-        HoldState::Ending { valid_until } => {
-            line(&serde_json::json!({ "ending": "this replica is ending", "valid_for_ms": ms(valid_until.since(now)) }))
+        HoldState::Held { valid_until } => {
+            json_line(&serde_json::json!({ "valid_for_ms": ms(valid_until.since(now)) }))
         }
+        HoldState::Lost { reason } => json_line(&serde_json::json!({ "lost": reason })),
+        HoldState::Ending { valid_until } => json_line(
+            &serde_json::json!({ "ending": "this replica is ending", "valid_for_ms": ms(valid_until.since(now)) }),
+        ),
         HoldState::Left => return None,
     })
-}
-
-fn line(value: &impl Serialize) -> Bytes {
-    // Strings and numbers: writing them into memory does not fail.
-    let mut line = serde_json::to_vec(value).unwrap_or_default();
-    line.push(b'\n');
-    line.into()
 }
 
 #[derive(Serialize)]

@@ -31,38 +31,3 @@ impl Election {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::super::super::ids::{Attempts, Mono, SessionId};
-    use super::super::super::rules::Rules;
-    use super::super::super::timing::Timing;
-    use super::super::Action;
-    use super::*;
-
-    #[test]
-    fn a_fork_takes_no_attempt_from_the_other() {
-        let now = Mono::from_nanos(1_000_000_000_000);
-        let profile = Profile {
-            session: SessionId::from_u128(1),
-            attempts: Attempts::default(),
-            identity: Arc::from("me"),
-            timing: Timing::from_lease(Duration::from_secs(15)).unwrap(),
-            guard: true,
-            app_checked: false,
-            rules: Rules::REDIS,
-            role_stagger: Duration::ZERO,
-            seed: 7,
-        };
-        let mut one = Election::new(profile, now);
-        let mut other = one.fork();
-        let attempts = [&mut one, &mut other].map(|election| {
-            election.handle_timeout(now);
-            let Some(Action::Campaign { request, .. }) = election.poll_action() else { panic!("it asks at once") };
-            request.candidate.attempt
-        });
-        assert_eq!(attempts[0], attempts[1]);
-    }
-}

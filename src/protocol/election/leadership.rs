@@ -253,6 +253,8 @@ impl Leadership {
 
 #[cfg(test)]
 mod tests {
+    use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+
     use super::*;
 
     fn at(ms: u64) -> Mono {
@@ -298,11 +300,7 @@ mod tests {
 
     #[test]
     fn a_fork_says_the_same_and_goes_its_own_way() {
-        let hash = |leadership: &Leadership| {
-            let mut hasher = std::hash::DefaultHasher::new();
-            leadership.hash(&mut hasher);
-            hasher.finish()
-        };
+        let hash = |leadership: &Leadership| BuildHasherDefault::<DefaultHasher>::default().hash_one(leadership);
         let leadership = Leadership::new(VALIDITY);
         leadership.open(Token::new(7).unwrap(), at(1_000));
         let fork = leadership.fork();

@@ -23,8 +23,8 @@ use hyper::header::HeaderName;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use super::RoleCalls;
 use super::params::EventView;
+use super::{RoleCalls, repeat_after};
 use crate::http::{Ask, Content, Problem, Response, ServerEvent, answer};
 use crate::protocol::{Mono, RoleName};
 use crate::role::{Answer, RoleHandle, Snapshot, Status};
@@ -36,8 +36,6 @@ const RETRY: Duration = Duration::from_secs(1);
 const ROLES_CHECK: Duration = Duration::from_secs(1);
 /// How often to look whether a role's time has moved, for those who look.
 const STATUS_REPEAT: Duration = Duration::from_secs(1);
-/// No promise is repeated faster than this, however short it is.
-const REPEAT_MIN: Duration = Duration::from_millis(10);
 
 /// Answers with the stream. It ends when the client goes, or when the listener shuts down.
 pub(super) async fn events(context: Arc<RoleCalls>, ask: Ask) -> Result<Response, Problem> {
@@ -333,7 +331,7 @@ impl Feed {
 }
 
 fn notification(answer: &Answer, now: Mono) -> Notification {
-    let repeat_at = answer.valid_for_ms.map(|ms| now + (Duration::from_millis(ms) / 2).max(REPEAT_MIN));
+    let repeat_at = answer.valid_for_ms.map(|ms| now + repeat_after(Duration::from_millis(ms)));
     let named = answer.holder.is_some();
     Notification { index: answer.index, since: answer.since, leader: answer.leader, named, repeat_at, until: None }
 }

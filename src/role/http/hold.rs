@@ -9,17 +9,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
-use hyper::StatusCode;
 use serde::Serialize;
 
-use super::RoleCalls;
 use super::leader::find;
 use super::params::HoldQuery;
-use crate::http::{Ask, Client, Content, Problem, ProblemKind, Response, answer};
+use super::{RoleCalls, repeat_after};
+use crate::http::{Ask, Client, Problem, ProblemKind, Response, json_line, json_lines};
 use crate::role::{Answer, AppHold, CommandError, RoleHandle};
-
-/// No promise is repeated faster than this, however short it is.
-const REPEAT_MIN: Duration = Duration::from_millis(10);
 
 pub(super) async fn hold(context: Arc<RoleCalls>, ask: Ask) -> Result<Response, Problem> {
     let role = find(&context, ask.param("role"))?;
@@ -30,7 +26,7 @@ pub(super) async fn hold(context: Arc<RoleCalls>, ask: Ask) -> Result<Response, 
     };
     let held = Held { hold: Some(hold), client: ask.client, told: Told::Nothing };
     let lines = stream::unfold(held, |mut held| async move { Some((held.next().await?, held)) });
-    Ok(answer(StatusCode::OK, "application/x-ndjson", Content::stream(lines)))
+    Ok(json_lines(lines))
 }
 
 /// Waits until this replica leads, for as long as is asked for.
@@ -93,10 +89,7 @@ impl Held {
             Some(ms) => Told::Lead(Duration::from_millis(ms)),
             None => Told::Loss,
         };
-        // Strings and numbers: writing them into memory does not fail.
-        let mut line = serde_json::to_vec(&line).unwrap_or_default();
-        line.push(b'\n');
-        Some(line.into())
+        Some(json_line(&line))
     }
 
     /// Until there is something to say.
@@ -108,7 +101,7 @@ impl Held {
         };
         tokio::select! {
             () = lost => {}
-            () = tokio::time::sleep((validity / 2).max(REPEAT_MIN)) => {}
+            () = tokio::time::sleep(repeat_after(validity)) => {}
         }
     }
 }

@@ -29,6 +29,14 @@ pub use params::{COOLDOWN_MAX, WAIT_DEFAULT, WAIT_MAX};
 /// How often a stream of events says something when nothing happens.
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
 
+/// No promise is repeated faster than this, however short it is.
+const REPEAT_MIN: Duration = Duration::from_millis(10);
+
+/// How soon a stream repeats a promise that is good for so long.
+fn repeat_after(validity: Duration) -> Duration {
+    (validity / 2).max(REPEAT_MIN)
+}
+
 /// What every call may use.
 pub struct RoleCalls {
     roles: Roles,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::base::duration;
-use crate::http::{Problem, bad_body, bad_parameter, read_body, shown};
+use crate::http::{Problem, bad_body, bad_parameter, bad_value, read_body, read_query, shown};
 use crate::protocol::{AppHoldId, AppHoldScope};
 
 /// The longest long poll. Longer ones gain nothing and meet the idle bounds of proxies.
@@ -37,36 +37,17 @@ pub(super) struct LongPoll {
 
 impl LeaderQuery {
     pub(super) fn parse(query: &str) -> Result<Self, Problem> {
-        let (mut wait, mut index, mut hold) = (None, None, None);
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let twice = match name {
-                "wait" => wait.replace(span("wait", value, WAIT_MAX)?).is_some(),
-                "index" => {
-                    let given = value.parse::<u64>();
-                    let given =
-                        given.map_err(|_| bad_parameter(format!("index={}: a number is wanted", shown(value))))?;
-                    index.replace(given).is_some()
-                }
-                "hold" => {
-                    let given = value.parse::<AppHoldId>();
-                    let given = given
-                        .map_err(|()| bad_parameter(format!("hold={}: the name that a hold has told", shown(value))))?;
-                    hold.replace(given).is_some()
-                }
-                other => {
-                    return Err(bad_parameter(format!("{}: unknown; there are wait, index and hold", shown(other))));
-                }
-            };
-            if twice {
-                return Err(bad_parameter(format!("{name} is given twice")));
-            }
-        }
+        let [wait, index, hold] = read_query(query, ["wait", "index", "hold"])?;
+        let wait = wait.map(|value| span("wait", value, WAIT_MAX)).transpose()?;
+        let index = index.map(|value| value.parse().map_err(|_| bad_value("index", value, "a number is wanted")));
+        let index = index.transpose()?;
+        let hold =
+            hold.map(|value| value.parse().map_err(|()| bad_value("hold", value, "the name that a hold has told")));
         let poll = match (wait, index) {
             (None, None) => None,
             _ => Some(LongPoll { wait: wait.unwrap_or(WAIT_DEFAULT), index }),
         };
-        Ok(Self { poll, hold })
+        Ok(Self { poll, hold: hold.transpose()? })
     }
 }
 
@@ -80,25 +61,14 @@ pub(super) struct HoldQuery {
 
 impl HoldQuery {
     pub(super) fn parse(query: &str) -> Result<Self, Problem> {
-        let (mut wait, mut scope) = (None, None);
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let twice = match (name, value) {
-                ("wait", _) => wait.replace(span("wait", value, HOLD_WAIT_MAX)?).is_some(),
-                ("scope", "process") => scope.replace(AppHoldScope::Process).is_some(),
-                ("scope", "pod") => scope.replace(AppHoldScope::Pod).is_some(),
-                ("scope", _) => {
-                    return Err(bad_parameter(format!("scope={}: there are process and pod", shown(value))));
-                }
-                (other, _) => {
-                    return Err(bad_parameter(format!("{}: unknown; there are wait and scope", shown(other))));
-                }
-            };
-            if twice {
-                return Err(bad_parameter(format!("{name} is given twice")));
-            }
-        }
-        Ok(Self { wait: wait.unwrap_or_default(), scope: scope.unwrap_or(AppHoldScope::Pod) })
+        let [wait, scope] = read_query(query, ["wait", "scope"])?;
+        let wait = wait.map(|value| span("wait", value, HOLD_WAIT_MAX)).transpose()?;
+        let scope = match scope {
+            None | Some("pod") => AppHoldScope::Pod,
+            Some("process") => AppHoldScope::Process,
+            Some(other) => return Err(bad_value("scope", other, "there are process and pod")),
+        };
+        Ok(Self { wait: wait.unwrap_or_default(), scope })
     }
 }
 
@@ -106,7 +76,7 @@ impl HoldQuery {
 fn span(name: &str, value: &str, max: Duration) -> Result<Duration, Problem> {
     let given = duration::parse(value).map_err(|why| bad_parameter(format!("{name}={} {why}", shown(value))))?;
     if given > max {
-        return Err(bad_parameter(format!("{name}={}: at most {max:?}", shown(value))));
+        return Err(bad_value(name, value, format_args!("at most {max:?}")));
     }
     Ok(given)
 }

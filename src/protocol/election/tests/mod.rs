@@ -1,6 +1,7 @@
 //! One state, one input, one expectation: the election without a store, a clock or a network.
 
 mod candidate;
+mod fork;
 mod incumbent;
 mod moments;
 mod shards;

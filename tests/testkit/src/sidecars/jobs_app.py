@@ -22,6 +22,10 @@ def write(event):
         journal.flush()
 
 
+def work_for(seconds):
+    time.sleep(seconds)
+
+
 def named(path, attempt):
     if "unwanted" in path:
         return 404
@@ -47,7 +51,7 @@ class App(http.server.BaseHTTPRequestHandler):
             "at": time.time(),
         }
         write(call)
-        time.sleep(pause)
+        work_for(pause)
         body = b"done" if status == 200 else b"no luck"
         try:
             self.send_response(status)

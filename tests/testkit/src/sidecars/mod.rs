@@ -5,6 +5,7 @@ pub mod callbacks;
 pub mod claims;
 pub mod clock;
 pub mod group;
+pub mod held_app;
 pub mod http;
 pub mod jobs;
 pub mod replica;
