@@ -15,7 +15,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::hold::AppHold;
 use super::status::{Snapshot, Status, name, number, text, text_if_any, word};
 use crate::base::clock::SharedClock;
-use crate::protocol::{AppHoldId, AppHoldScope, Leadership, Mono, Promise, RoleName, SessionId, State, Token};
+use crate::protocol::{
+    AppHoldEnd, AppHoldId, AppHoldScope, Leadership, Mono, Promise, RoleName, SessionId, State, Token,
+};
 
 /// The answer to `GET /leader/{role}` (section 4 of the contract).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -179,6 +181,18 @@ impl RoleHandle {
         let now = self.now();
         let promise = self.leadership().promise_held(now, id);
         self.describe(&snapshot, now, promise)
+    }
+
+    /// Who keeps this connection says that nobody acts any more upon what was told over it. It ends with that, and the
+    /// role is handed over if it was the last. False: it has ended before.
+    pub fn stop_hold(&self, id: AppHoldId) -> bool {
+        if !self.has_hold(id) {
+            return false;
+        }
+        if self.leadership().close_hold(id, AppHoldEnd::Stopped) {
+            self.tell_soon(Command::AppLeft);
+        }
+        true
     }
 
     /// Whether this connection lasts.

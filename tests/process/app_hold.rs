@@ -202,6 +202,28 @@ fn who_is_told_of_the_end_closes_the_connection_and_is_not_waited_for() {
     assert!(led_at < resigned_at + VALIDITY / 2, "it has stopped: {:?}", led_at - resigned_at);
 }
 
+#[test]
+fn who_says_that_it_has_stopped_is_not_waited_for_whoever_might_have_acted() {
+    let stage = Stage::new("");
+    let (first, second) = (stage.held(""), stage.held(""));
+    let names = [first.told(), second.told()];
+    let stopped = |told: &Value| {
+        let said = format!("POST /leader/{ROLE}/drained?hold={}", told["hold"].as_str().expect("a name"));
+        let answer = stage.replicas[stage.leading].ask(&said, "");
+        let told = json(&answer);
+        assert_eq!((answer.status, &told["leader"], &told["token"]), (202, &false.into(), &Value::Null), "{told}");
+        let again = stage.replicas[stage.leading].ask(&said, "");
+        assert_eq!((again.status, again.problem().as_str()), (410, "hold-ended"), "{}", again.body);
+    };
+    stopped(&names[0]);
+    assert!(stage.leads(), "it has spoken for itself");
+    let said_at = Instant::now();
+    stopped(&names[1]);
+    let (led_at, _) = stage.successor();
+    assert!(led_at < said_at + VALIDITY / 2, "nothing was waited for: {:?}", led_at - said_at);
+    until("it is counted", || stage.releases("app_left") == 1.0);
+}
+
 /// The connection ends from this side, and nobody knows whether its client has stopped.
 #[test]
 fn who_keeps_the_connection_to_the_end_is_waited_for() {

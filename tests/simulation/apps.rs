@@ -68,29 +68,29 @@ impl World {
         }
         for (at, hold) in closed {
             let when = now + self.span(0, 5 * MS);
-            self.at(when, Happening::AppCloses { at, hold });
+            self.at(when, Happening::AppCloses { at, hold, end: AppHoldEnd::Closed });
         }
         down
     }
 
-    /// It has read that it does not lead, and stops.
+    /// It has read that it does not lead, and stops. One that has a child waits for that, and says so.
     pub fn app_stops(&mut self, at: At, hold: AppHoldId) {
-        let now = self.now;
-        let child = self.scenario.app.leaves_a_child();
+        let (now, sign) = (self.now, self.scenario.app);
         let task = self.task(at);
         if task.hold.take_if(|its| *its == hold).is_none() {
             return;
         }
-        if !child {
+        if sign != AppSign::Mistaken {
             task.promised_until = task.promised_until.min(now);
         }
-        self.app_closes(at, hold);
+        let end = if sign.leaves_a_child() { AppHoldEnd::Stopped } else { AppHoldEnd::Closed };
+        self.app_closes(at, hold, end);
     }
 
     /// A sidecar finds that a connection of its app has ended.
-    pub fn app_closes(&mut self, at: At, hold: AppHoldId) {
-        if self.awake(at.process, || Happening::AppCloses { at, hold })
-            && self.task(at).election.leadership().close_hold(hold, AppHoldEnd::Closed)
+    pub fn app_closes(&mut self, at: At, hold: AppHoldId, end: AppHoldEnd) {
+        if self.awake(at.process, || Happening::AppCloses { at, hold, end })
+            && self.task(at).election.leadership().close_hold(hold, end)
         {
             self.input(at, Input::AppLeft { cooldown: Duration::from_secs(3) });
         }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use baton::protocol::{Announcement, AppHoldId, Input, RequestId, Server, StoreTime, Token};
+use baton::protocol::{Announcement, AppHoldEnd, AppHoldId, Input, RequestId, Server, StoreTime, Token};
 use fastrand::Rng;
 
 use crate::checker::Checker;
@@ -77,6 +77,7 @@ pub enum Happening {
     AppCloses {
         at: At,
         hold: AppHoldId,
+        end: AppHoldEnd,
     },
     AppHealth {
         process: usize,
@@ -232,7 +233,7 @@ impl World {
                 }
             }
             Happening::AppStops { at, hold } => self.app_stops(at, hold),
-            Happening::AppCloses { at, hold } => self.app_closes(at, hold),
+            Happening::AppCloses { at, hold, end } => self.app_closes(at, hold, end),
             Happening::AppHealth { process, healthy } => {
                 if self.awake(process, || Happening::AppHealth { process, healthy }) {
                     self.input_all(process, &Input::AppHealth { healthy });

@@ -55,6 +55,8 @@ pub enum AppHoldScope {
 pub enum AppHoldEnd {
     /// Its client closed it, or is gone.
     Closed,
+    /// Its client says that nobody acts any more upon what was told over it.
+    Stopped,
     /// This side gave it up, or cannot tell: the client may still act.
     Broken,
 }

@@ -175,7 +175,12 @@ impl Leadership {
     pub fn close_hold(&self, id: AppHoldId, end: AppHoldEnd) -> bool {
         let mut inner = self.lock();
         let Some(hold) = inner.holds.remove(&id) else { return false };
-        if (hold.scope, end) != (AppHoldScope::Process, AppHoldEnd::Closed) {
+        let is_over = match end {
+            AppHoldEnd::Stopped => true,
+            AppHoldEnd::Closed => hold.scope == AppHoldScope::Process,
+            AppHoldEnd::Broken => false,
+        };
+        if !is_over {
             inner.app_until = inner.app_until.max(hold.until);
         }
         id.token() == inner.token && !inner.is_held()

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 
-use super::leader::find;
+use super::leader::{find, hold_ended};
 use super::{RoleCalls, params};
 use crate::http::{Ask, Problem, ProblemKind, Response, json};
 use crate::role::CommandError;
@@ -25,8 +25,15 @@ pub(super) async fn resign(context: Arc<RoleCalls>, ask: Ask) -> Result<Response
 /// `POST /leader/{role}/drained`
 pub(super) async fn drained(context: Arc<RoleCalls>, ask: Ask) -> Result<Response, Problem> {
     let role = find(&context, ask.param("role"))?;
-    command(role.drained()).await?;
-    Ok(json(StatusCode::ACCEPTED, &role.answer()))
+    let Some(hold) = params::hold(&ask.query)? else {
+        command(role.drained()).await?;
+        return Ok(json(StatusCode::ACCEPTED, &role.answer()));
+    };
+    if !role.stop_hold(hold) {
+        return Err(hold_ended(hold));
+    }
+    // It has ended: this promises nothing.
+    Ok(json(StatusCode::ACCEPTED, &role.answer_held(hold)))
 }
 
 async fn command(work: impl Future<Output = Result<(), CommandError>>) -> Result<(), Problem> {

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::RoleCalls;
 use super::params::{LeaderQuery, LongPoll};
 use crate::http::{Ask, Problem, ProblemKind, Response, json};
+use crate::protocol::AppHoldId;
 use crate::role::RoleHandle;
 
 /// The role that a path names, or that is meant by naming none.
@@ -53,9 +54,13 @@ pub(super) async fn leader(context: Arc<RoleCalls>, ask: Ask) -> Result<Response
     }
     let Some(hold) = hold else { return Ok(json(StatusCode::OK, &role.answer())) };
     if !role.has_hold(hold) {
-        return Err(Problem::new(ProblemKind::HoldEnded, format!("the connection {hold} has ended")));
+        return Err(hold_ended(hold));
     }
     Ok(json(StatusCode::OK, &role.answer_held(hold)))
+}
+
+pub(super) fn hold_ended(hold: AppHoldId) -> Problem {
+    Problem::new(ProblemKind::HoldEnded, format!("the connection {hold} has ended"))
 }
 
 /// Waits for what a long poll waits for. The answer is made afterwards: its validity begins when it is sent.

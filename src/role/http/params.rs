@@ -41,13 +41,12 @@ impl LeaderQuery {
         let wait = wait.map(|value| span("wait", value, WAIT_MAX)).transpose()?;
         let index = index.map(|value| value.parse().map_err(|_| bad_value("index", value, "a number is wanted")));
         let index = index.transpose()?;
-        let hold =
-            hold.map(|value| value.parse().map_err(|()| bad_value("hold", value, "the name that a hold has told")));
+        let hold = hold.map(named_hold).transpose()?;
         let poll = match (wait, index) {
             (None, None) => None,
             _ => Some(LongPoll { wait: wait.unwrap_or(WAIT_DEFAULT), index }),
         };
-        Ok(Self { poll, hold: hold.transpose()? })
+        Ok(Self { poll, hold })
     }
 }
 
@@ -70,6 +69,16 @@ impl HoldQuery {
         };
         Ok(Self { wait: wait.unwrap_or_default(), scope })
     }
+}
+
+/// `?hold=1763680000123456-1` of a call that takes nothing else.
+pub(super) fn hold(query: &str) -> Result<Option<AppHoldId>, Problem> {
+    let [hold] = read_query(query, ["hold"])?;
+    hold.map(named_hold).transpose()
+}
+
+fn named_hold(value: &str) -> Result<AppHoldId, Problem> {
+    value.parse().map_err(|()| bad_value("hold", value, "the name that a hold has told"))
 }
 
 /// A time to wait that a query names.

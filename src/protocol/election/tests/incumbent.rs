@@ -399,7 +399,15 @@ fn an_app_that_has_left_is_followed_at_once_where_nobody_else_was_told_anything(
 
 #[test]
 fn an_app_that_has_left_is_waited_for_where_others_may_act_and_not_longer_in_a_drain_that_goes_on() {
-    for (scope, waits) in [(AppHoldScope::Pod, VALIDITY), (AppHoldScope::Process, Duration::ZERO)] {
+    let none = Duration::ZERO;
+    for (scope, end, waits) in [
+        (AppHoldScope::Pod, AppHoldEnd::Closed, VALIDITY),
+        (AppHoldScope::Process, AppHoldEnd::Closed, none),
+        (AppHoldScope::Pod, AppHoldEnd::Stopped, none),
+        (AppHoldScope::Process, AppHoldEnd::Stopped, none),
+        (AppHoldScope::Pod, AppHoldEnd::Broken, VALIDITY),
+        (AppHoldScope::Process, AppHoldEnd::Broken, VALIDITY),
+    ] {
         for resigns in [false, true] {
             let mut stage = Stage::leading(token(7));
             stage.actions();
@@ -408,9 +416,9 @@ fn an_app_that_has_left_is_waited_for_where_others_may_act_and_not_longer_in_a_d
                 stage.input(Input::Resign { cooldown: PERIOD });
                 assert!(stage.election.is_draining());
             }
-            assert!(stage.election.leadership().close_hold(hold, AppHoldEnd::Closed));
+            assert!(stage.election.leadership().close_hold(hold, end));
             stage.input(Input::AppLeft { cooldown: PERIOD });
-            assert_eq!(stage.election.is_draining(), !waits.is_zero(), "{scope:?} {resigns}");
+            assert_eq!(stage.election.is_draining(), !waits.is_zero(), "{scope:?} {end:?} {resigns}");
             if !waits.is_zero() {
                 assert_eq!(stage.until_due(LEASE), waits);
             }
