@@ -1,8 +1,8 @@
 //! Programs of other people beside the sidecars: what they need, and what they print.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -30,6 +30,7 @@ pub fn is_installed(command: &mut Command) -> bool {
 /// A program that runs, and the lines it has printed. Killed when dropped.
 pub struct Running {
     child: Child,
+    input: Option<ChildStdin>,
     lines: Arc<Mutex<Vec<String>>>,
 }
 
@@ -37,7 +38,22 @@ impl Running {
     /// # Panics
     /// When it cannot be started.
     pub fn start(mut command: Command) -> Self {
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("it starts");
+        command.stdin(Stdio::null());
+        Self::run(command)
+    }
+
+    /// One that is told something, too: see [`Running::say`].
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn start_with_input(mut command: Command) -> Self {
+        command.stdin(Stdio::piped());
+        Self::run(command)
+    }
+
+    fn run(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
+        let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().expect("piped"));
         let lines = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&lines);
@@ -46,7 +62,16 @@ impl Running {
                 sink.lock().unwrap_or_else(PoisonError::into_inner).push(line);
             }
         });
-        Self { child, lines }
+        Self { child, input, lines }
+    }
+
+    /// A line on its standard input.
+    ///
+    /// # Panics
+    /// When it has none, or does not read it.
+    pub fn say(&mut self, line: &str) {
+        let input = self.input.as_mut().expect("started with an input");
+        writeln!(input, "{line}").and_then(|()| input.flush()).expect("it listens");
     }
 
     /// What it has printed so far.
@@ -63,7 +88,13 @@ impl Running {
     /// # Panics
     /// When it cannot be sent.
     pub fn terminate(&self) {
-        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("our own child takes signals");
+        self.signal(Signal::TERM);
+    }
+
+    /// # Panics
+    /// When it cannot be sent.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("our own child takes signals");
     }
 
     /// Its exit code once it has ended; none if a signal ended it.
