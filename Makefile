@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help dev deps lint test charts image bench chaos jepsen e2e compat spec mutants
+.PHONY: help dev deps lint test charts image bench chaos clients jepsen e2e compat spec mutants
 
 # How many seeds of mixed faults the simulation runs.
 BATON_SIM_SEEDS ?= 2000
@@ -69,6 +69,13 @@ chaos: ## 200,000 simulated seeds (BATON_SIM_SEEDS=N), every order of any two fa
 			'if command -v go >/dev/null; then export BATON_TEST_APISERVER=real; \
 			else echo "notice: leases in Kubernetes are not measured without Go"; fi; \
 			BATON_CHAOS_WRITE=1 cargo test --test chaos measure_the_table -- --ignored --nocapture'
+
+clients: ## the packages of clients/: built, linted and tested with what their languages have, then every client in every cell: the table of docs/clients.md (needs Go, Java, Maven and Node.js; BATON_CLIENTS_ONLY=NAME,…)
+	cargo build --bin baton
+	@.ci/parts $(DEPS) \
+		'Python' '.ci/clients python' 'Go' '.ci/clients go' 'Java' '.ci/clients java' 'Node.js' '.ci/clients node' \
+		'Rust' '.ci/clients rust' \
+		'every client in every cell' 'BATON_CLIENTS_WRITE=1 cargo test --test clients no_client -- --ignored --nocapture'
 
 # Without root there is no network of one's own, without Go no judge; a peer whose language is missing is left out.
 jepsen: ## peers and Baton under the same faults, judged by Porcupine: docs/peers-under-faults.md (needs root, Go and Java; BATON_JEPSEN_SECONDS=N, BATON_JEPSEN_SEED=N, BATON_JEPSEN_SYSTEM=NAME, BATON_JEPSEN_FAULT=NAME)

@@ -51,8 +51,8 @@ fn contestants() -> Vec<Contestant> {
     let program = built.path().join("leader");
     let go = Contestant { _built: Some(built), ..smallest("leader.go", move || Command::new(&program)) };
     let all = vec![
-        package("Python", &["python/.venv/bin/python", "python/conformance/threads.py"]),
-        package("asyncio", &["python/.venv/bin/python", "python/conformance/tasks.py"]),
+        package("Python", &["python/.venv/bin/python", "python/conformance/with_threads.py"]),
+        package("asyncio", &["python/.venv/bin/python", "python/conformance/with_asyncio.py"]),
         package("Go", &["go/dist/conformance"]),
         package("Java", &["java/conformance.sh"]),
         package("Node.js", &["node", "node/dist/conformance/main.js"]),

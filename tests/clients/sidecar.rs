@@ -261,13 +261,15 @@ fn respond(mut stream: &TcpStream, status: &str, body: &str) -> bool {
 }
 
 fn led(token: u64, valid_for_ms: u128) -> String {
-    format!(
-        r#"{{"role":"scheduler","leader":true,"state":"leading","identity":"web-0","holder":"web-0","token":{token},"valid_for_ms":{valid_for_ms},"since":"2026-11-20T10:00:00Z","index":17,"reason":null}}"#
-    )
+    let who = r#""role":"scheduler","leader":true,"state":"leading","identity":"web-0","holder":"web-0""#;
+    let rest = r#""since":"2026-11-20T10:00:00Z","index":17,"reason":null"#;
+    format!("{{{who},\"token\":{token},\"valid_for_ms\":{valid_for_ms},{rest}}}")
 }
 
 fn followed() -> String {
-    r#"{"role":"scheduler","leader":false,"state":"standby","identity":"web-0","holder":"web-1","token":null,"valid_for_ms":null,"since":"2026-11-20T10:00:00Z","index":16,"reason":"web-1 leads"}"#.to_owned()
+    let who = r#""role":"scheduler","leader":false,"state":"standby","identity":"web-0","holder":"web-1""#;
+    let rest = r#""since":"2026-11-20T10:00:00Z","index":16,"reason":"web-1 leads""#;
+    format!("{{{who},\"token\":null,\"valid_for_ms\":null,{rest}}}")
 }
 
 fn leader(mut stream: &TcpStream, state: &Mutex<State>, hold: Option<&str>, came_at: Nanos) -> bool {

@@ -1,0 +1,45 @@
+import asyncio
+import sys
+
+from worker import at, listen, now, say
+
+from baton_sidecar.aio import Baton
+
+baton = Baton(_now=now)
+
+
+async def main() -> None:
+    end, loop = asyncio.Event(), asyncio.get_running_loop()
+    listen(lambda: loop.call_soon_threadsafe(end.set))
+    leads = asyncio.create_task(lead_again_and_again(end))
+    await end.wait()
+    # Who does not lead is not waited for.
+    await asyncio.wait([leads], timeout=2)
+    leads.cancel()
+
+
+async def lead_again_and_again(end: asyncio.Event) -> None:
+    while not end.is_set():
+        async with baton.leading(sys.argv[1]) as lead:
+            token = None
+            try:
+                while not end.is_set():
+                    when = at()
+                    if token is None:
+                        token = lead.token
+                        say("begins", token=token, at=when)
+                    say("works", token=lead.token, at=when)
+                    await asyncio.sleep(0.005)
+            finally:
+                if not end.is_set():
+                    say("cancelled", at=at())
+                # The token may have said before the cancellation does that it is over.
+                await asyncio.shield(asyncio.create_task(leave()))
+
+
+async def leave() -> None:
+    await asyncio.sleep(0.03)
+    say("left", at=at())
+
+
+asyncio.run(main())

@@ -1,0 +1,36 @@
+import sys
+import threading
+import time
+
+from worker import at, listen, now, say
+
+from baton_sidecar import Baton, Lost
+
+end = threading.Event()
+baton = Baton(_now=now)
+
+
+def main() -> None:
+    while not end.is_set():
+        with baton.leading(sys.argv[1]) as lead:
+            token = None
+            try:
+                while not end.is_set():
+                    when = at()
+                    if token is None:
+                        token = lead.token
+                        say("begins", token=token, at=when)
+                    say("works", token=lead.token, at=when)
+                    lead.wait(0.005)
+            except Lost:
+                say("cancelled", at=at())
+            time.sleep(0.03)
+            say("left", at=at())
+
+
+listen(end.set)
+leads = threading.Thread(target=main, daemon=True)
+leads.start()
+end.wait()
+# Who does not lead is not waited for.
+leads.join(timeout=2)
