@@ -111,9 +111,10 @@ compat: ## store, locks, jobs and 200 faults (BATON_CHAOS_SEED=N) on Redis 6.2, 
 		'services' 'cargo test --test compat services & cargo test --test store -- --ignored behind_what_services; wait $$!' \
 		'faults behind services' 'cargo test --test chaos two_hundred_faults_behind -- --ignored --nocapture'
 
-e2e: ## the README in a fresh clone; alerts and dashboards on a real Prometheus and Alertmanager (BATON_LAPSE_ROUNDS=N, BATON_LAPSE_SEED=N); spans at a collector (feature otel); the status page in a browser (installs Chromium); Dapr's client (needs Node); the store on a Valkey; store, sidecars and charts on a real API server (needs Go, or KUBECONFIG; BATON_CHAOS_SECONDS=N or BATON_CHAOS_FAULTS=N, BATON_OUTAGE_SECONDS=N, BATON_HANDOVERS=N, BATON_JOBS_KILLS=N)
+e2e: ## the README in a fresh clone; docs/tutorials, as a new user would follow them; alerts and dashboards on a real Prometheus and Alertmanager (BATON_LAPSE_ROUNDS=N, BATON_LAPSE_SEED=N); spans at a collector (feature otel); the status page in a browser (installs Chromium); Dapr's client (needs Node); the store on a Valkey; store, sidecars and charts on a real API server (needs Go, or KUBECONFIG; BATON_CHAOS_SECONDS=N or BATON_CHAOS_FAULTS=N, BATON_OUTAGE_SECONDS=N, BATON_HANDOVERS=N, BATON_JOBS_KILLS=N)
 	@.ci/parts $(DEPS) 'Helm for the charts' '.ci/python charts' \
 		'the README in a fresh clone' 'tests/e2e/readme.sh' \
+		'tutorials' 'cargo build --bin baton; tests/e2e/tutorials.py' \
 		'alerts and dashboards' '.ci/deps prometheus prometheus-alertmanager; \
 			cargo test --test observability_e2e -- --nocapture --test-threads=1' \
 		'clippy of spans' 'cargo clippy --features otel --lib --bins --test otel -- -D warnings' \

@@ -3,6 +3,7 @@
 from typing import Any
 
 from celery.beat import PersistentScheduler
+from celery.utils.log import get_logger
 
 from ._baton import Baton
 from ._held import Held
@@ -10,6 +11,7 @@ from .scheduling import Leader
 
 __all__ = ["LeaderScheduler"]
 
+info = get_logger("celery.beat").info
 # How often who does not lead looks whether it does.
 REST_S = 0.2
 
@@ -47,7 +49,9 @@ class LeaderScheduler(PersistentScheduler):  # type: ignore[misc]
     def apply_async(self, entry: Any, *args: Any, **named: Any) -> Any:
         """As Celery's, with the token: none is sent once the lead is over."""
         if self._lead is not None:
-            headers = {**entry.options.get("headers", {}), "baton_token": self._lead.token}
+            token = self._lead.token
+            headers = {**entry.options.get("headers", {}), "baton_token": token}
+            info("acting with token %s", token)
             entry.options = {**entry.options, "headers": headers}
         return super().apply_async(entry, *args, **named)
 
