@@ -103,13 +103,20 @@ fn check_reachable(pages: &[TextFile]) -> Vec<String> {
     lost.map(|page| format!("{}: no way leads here from README.md", page.path)).collect()
 }
 
+/// Languages in which `baton` may be a variable's name.
+const PROGRAMS: [&str; 6] = ["go", "java", "js", "python", "rust", "ts"];
+
 /// The subcommands that a page lets people type: the word after `baton ` or `cargo run … -- ` at the beginning of code.
 fn commands(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
-    let mut fenced = false;
+    let (mut fenced, mut is_program) = (false, false);
     for (number, line) in (1..).zip(text.lines()) {
-        if line.trim_start().starts_with("```") {
+        if let Some(language) = line.trim_start().strip_prefix("```") {
             fenced = !fenced;
+            is_program = fenced && language.split_whitespace().next().is_some_and(|word| PROGRAMS.contains(&word));
+            continue;
+        }
+        if is_program {
             continue;
         }
         let spans: Vec<&str> = if fenced { vec![line] } else { line.split('`').skip(1).step_by(2).collect() };
@@ -219,7 +226,10 @@ fn the_word_checkers_complain_about_bad_examples() {
     let known = listed_commands(help);
     assert_eq!(known.iter().collect::<Vec<_>>(), ["dev", "run"]);
     let text = "Type `baton run --config x` or `baton fly`. The baton is passed.\n```sh\ncargo run --release -- swim\n\
-                cargo run --example other -- sink\n```\n";
+                cargo run --example other -- sink\n```\n```python app.py\nbaton = Baton()\n```\nBy `baton = `.\n";
     let complaints = check_commands(&[page("a.md", text)], &known);
-    assert_eq!(complaints, ["a.md:1: there is no `baton fly`", "a.md:3: there is no `baton swim`"]);
+    assert_eq!(
+        complaints,
+        ["a.md:1: there is no `baton fly`", "a.md:3: there is no `baton swim`", "a.md:9: there is no `baton =`",]
+    );
 }
