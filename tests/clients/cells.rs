@@ -5,11 +5,11 @@ use std::time::Duration;
 use rustix::process::Signal;
 use testkit::wait::{last_for, until_within};
 
-use crate::client::{Client, Event, Form, cancelled, left, slept, unallowed};
+use crate::client::{Client, Event, Form, begins, cancelled, left, slept, unallowed};
 use crate::sidecar::{Answers, Nanos, Sidecar, nanos, now};
 
-/// Longer than anything takes that is waited for: Java compiles its smallest client first.
-const PATIENCE: Duration = Duration::from_secs(180);
+/// Longer than anything takes that is waited for: Java compiles its smallest client first, beside all the others.
+const PATIENCE: Duration = Duration::from_secs(120);
 const SHORT: Duration = Duration::from_millis(600);
 /// Nothing that is waited for comes by this having passed.
 const LONG: Duration = Duration::from_secs(60);
@@ -18,6 +18,8 @@ pub struct Cell {
     pub name: &'static str,
     /// Whether what has no connection of its own is put into it, too.
     pub for_smallest: bool,
+    /// Whether the client ends without a word.
+    kills: bool,
     play: fn(&mut Stage),
 }
 
@@ -50,6 +52,12 @@ impl Cell {
             assert!(post.at >= left, "{}: it says that its work has stopped, before it has", self.name);
             assert!(post.hold.is_some(), "{}: it speaks for others, too", self.name);
         }
+        for closed in sidecar.closed() {
+            let before = |at: &Nanos| *at <= closed;
+            let begun = events.iter().filter_map(begins).filter(before).count();
+            let left = events.iter().filter_map(left).filter(before).count();
+            assert!(begun == left || self.kills, "{}: it closes its connection while it works", self.name);
+        }
         let works = events.iter().filter(|event| matches!(event, Event::Works { .. })).count();
         Outcome { works, late }
     }
@@ -73,19 +81,20 @@ impl Stage {
         self.until("it asks again and again", |stage| stage.sidecar.asked() >= asked + 3);
     }
 
-    /// Nothing that it was told stands any more.
+    /// What it was told runs out, and it stops.
     fn outlasts(&mut self) {
-        self.until("what was promised has run out", |stage| now() > stage.sidecar.promised_until());
-        self.leaves();
+        match self.form {
+            Form::Package => self.leaves(),
+            Form::Smallest => {
+                self.until("what was promised has run out", |stage| now() > stage.sidecar.promised_until())
+            }
+        }
     }
 
     /// A package's client leaves the scope that it is in.
     fn leaves(&mut self) {
-        if self.form == Form::Package {
-            let begins = |event: &&Event| matches!(event, Event::Begins { .. });
-            let begun = self.client.events().iter().filter(begins).count();
-            self.until("it leaves its scope", |stage| stage.client.events().iter().filter_map(left).count() >= begun);
-        }
+        let begun = self.client.events().iter().filter_map(begins).count();
+        self.until("it leaves its scope", |stage| stage.client.events().iter().filter_map(left).count() >= begun);
     }
 
     /// It has left long before what it was promised ends.
@@ -138,6 +147,7 @@ pub const CELLS: &[Cell] = &[
     Cell {
         name: "another leads",
         for_smallest: true,
+        kills: false,
         play: |stage| {
             last_for(Duration::from_millis(700));
             stage.never_began();
@@ -147,24 +157,43 @@ pub const CELLS: &[Cell] = &[
     Cell {
         name: "answers take longer than they are good for",
         for_smallest: true,
+        kills: false,
         play: |stage| refuses(stage, Answers::Late(SHORT * 3 / 2), SHORT),
     },
     Cell {
         name: "answers are too short to act upon",
         for_smallest: true,
+        kills: false,
         play: |stage| refuses(stage, Answers::Well, Duration::from_millis(15)),
     },
-    Cell { name: "answers are no JSON", for_smallest: true, play: |stage| refuses(stage, Answers::Garbled, SHORT) },
-    Cell { name: "answers break off", for_smallest: true, play: |stage| refuses(stage, Answers::CutShort, SHORT) },
-    Cell { name: "answers have status 500", for_smallest: true, play: |stage| refuses(stage, Answers::Failing, SHORT) },
+    Cell {
+        name: "answers are no JSON",
+        for_smallest: true,
+        kills: false,
+        play: |stage| refuses(stage, Answers::Garbled, SHORT),
+    },
+    Cell {
+        name: "answers break off",
+        for_smallest: true,
+        kills: false,
+        play: |stage| refuses(stage, Answers::CutShort, SHORT),
+    },
+    Cell {
+        name: "answers have status 500",
+        for_smallest: true,
+        kills: false,
+        play: |stage| refuses(stage, Answers::Failing, SHORT),
+    },
     Cell {
         name: "answers lead elsewhere",
         for_smallest: false,
+        kills: false,
         play: |stage| refuses(stage, Answers::Elsewhere, SHORT),
     },
     Cell {
         name: "connections are closed in the place of answers",
         for_smallest: true,
+        kills: false,
         play: |stage| {
             stage.sidecar.answer(Answers::Closed);
             stage.sidecar.lead(1, SHORT);
@@ -177,6 +206,7 @@ pub const CELLS: &[Cell] = &[
     Cell {
         name: "lines boast, and there is no answer",
         for_smallest: false,
+        kills: false,
         play: |stage| {
             stage.sidecar.boast();
             stage.sidecar.answer(Answers::Closed);
@@ -187,13 +217,34 @@ pub const CELLS: &[Cell] = &[
             outlives(stage, Answers::Closed);
         },
     },
-    Cell { name: "the sidecar stands still", for_smallest: true, play: |stage| outlives(stage, Answers::Never) },
-    Cell { name: "answers get late", for_smallest: true, play: |stage| outlives(stage, Answers::Late(SHORT * 3 / 2)) },
-    Cell { name: "answers trickle", for_smallest: true, play: |stage| outlives(stage, Answers::Slowly(SHORT * 3 / 2)) },
-    Cell { name: "answers get garbled", for_smallest: true, play: |stage| outlives(stage, Answers::Garbled) },
+    Cell {
+        name: "the sidecar stands still",
+        for_smallest: true,
+        kills: false,
+        play: |stage| outlives(stage, Answers::Never),
+    },
+    Cell {
+        name: "answers get late",
+        for_smallest: true,
+        kills: false,
+        play: |stage| outlives(stage, Answers::Late(SHORT * 3 / 2)),
+    },
+    Cell {
+        name: "answers trickle",
+        for_smallest: true,
+        kills: false,
+        play: |stage| outlives(stage, Answers::Slowly(SHORT * 3 / 2)),
+    },
+    Cell {
+        name: "answers get garbled",
+        for_smallest: true,
+        kills: false,
+        play: |stage| outlives(stage, Answers::Garbled),
+    },
     Cell {
         name: "the sidecar says that it does not lead",
         for_smallest: false,
+        kills: false,
         play: |stage| {
             is_told(stage, Sidecar::follow);
             stage.has_drained(1);
@@ -203,6 +254,7 @@ pub const CELLS: &[Cell] = &[
     Cell {
         name: "answers have another token",
         for_smallest: false,
+        kills: false,
         play: |stage| {
             is_told(stage, |sidecar| {
                 sidecar.answer(Answers::OfAnother);
@@ -212,16 +264,23 @@ pub const CELLS: &[Cell] = &[
     Cell {
         name: "answers say that the connection has ended",
         for_smallest: false,
+        kills: false,
         play: |stage| {
             is_told(stage, |sidecar| {
                 sidecar.answer(Answers::HoldEnded);
             });
         },
     },
-    Cell { name: "the connection ends", for_smallest: false, play: |stage| is_told(stage, Sidecar::end_holds) },
+    Cell {
+        name: "the connection ends",
+        for_smallest: false,
+        kills: false,
+        play: |stage| is_told(stage, Sidecar::end_holds),
+    },
     Cell {
         name: "the sidecar is restarted",
         for_smallest: true,
+        kills: false,
         play: |stage| {
             stage.works(1, SHORT);
             stage.sidecar.go_away();
@@ -233,6 +292,7 @@ pub const CELLS: &[Cell] = &[
     Cell {
         name: "the machine sleeps",
         for_smallest: false,
+        kills: false,
         play: |stage| {
             stage.works(1, LONG);
             stage.sidecar.answer(Answers::Never);
@@ -246,6 +306,7 @@ pub const CELLS: &[Cell] = &[
     Cell {
         name: "the client stands still",
         for_smallest: false,
+        kills: false,
         play: |stage| {
             stage.works(1, SHORT);
             stage.client.process.signal(Signal::STOP);
@@ -258,6 +319,7 @@ pub const CELLS: &[Cell] = &[
     Cell {
         name: "the work is done",
         for_smallest: false,
+        kills: false,
         play: |stage| {
             stage.works(1, LONG);
             stage.client.process.say("end");
@@ -274,6 +336,7 @@ pub const CELLS: &[Cell] = &[
     Cell {
         name: "the client is killed",
         for_smallest: false,
+        kills: true,
         play: |stage| {
             stage.works(1, LONG);
             assert_eq!(stage.sidecar.holds(), 1);

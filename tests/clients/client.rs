@@ -90,6 +90,10 @@ impl Client {
     }
 }
 
+pub fn begins(event: &Event) -> Option<Nanos> {
+    if let Event::Begins { at, .. } = event { Some(*at) } else { None }
+}
+
 pub fn cancelled(event: &Event) -> Option<Nanos> {
     if let Event::Cancelled { at } = event { Some(*at) } else { None }
 }

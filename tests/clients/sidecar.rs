@@ -88,6 +88,8 @@ struct State {
     /// The connections by which clients show that they live, and the token of each.
     holds: BTreeMap<String, u64>,
     opened: u64,
+    /// When clients closed theirs, without having said that they have stopped.
+    closed: Vec<Nanos>,
     asked: usize,
     promises: Vec<Promise>,
     posts: Vec<Post>,
@@ -110,6 +112,7 @@ impl Sidecar {
             away: false,
             holds: BTreeMap::new(),
             opened: 0,
+            closed: Vec::new(),
             asked: 0,
             promises: Vec::new(),
             posts: Vec::new(),
@@ -195,6 +198,11 @@ impl Sidecar {
 
     pub fn posts(&self) -> Vec<Post> {
         self.state().posts.clone()
+    }
+
+    /// When clients closed their connections without having said that they have stopped.
+    pub fn closed(&self) -> Vec<Nanos> {
+        self.state().closed.clone()
     }
 
     /// How many clients show by a connection that they live.
@@ -367,7 +375,10 @@ fn hold(mut stream: &TcpStream, state: &Mutex<State>) {
             goes_on = stream.write_all(line(followed()).as_bytes()).is_ok();
         }
     }
-    state.lock().unwrap().holds.remove(&name);
+    let mut state = state.lock().unwrap();
+    if state.holds.remove(&name).is_some() {
+        state.closed.push(now());
+    }
 }
 
 /// Waits a moment for the client's end.
