@@ -11,6 +11,7 @@ import (
 
 const (
 	marginMin = 20 * time.Millisecond
+	pauseMin  = 50 * time.Millisecond
 	// How often to look at the clock: a timer does not notice that the machine has slept.
 	look = 500 * time.Millisecond
 )
@@ -68,8 +69,8 @@ func (c *Client) claim(ctx context.Context, source source, margin time.Duration)
 		case <-held.ctx.Done():
 			held.close()
 		}
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+		if err := rest(ctx, pauseMin); err != nil {
+			return nil, err
 		}
 	}
 }

@@ -28,15 +28,16 @@ type Run struct {
 
 // JobHandler does a job's work when the sidecar asks for it. What work returns is the note of the attempt; an error makes
 // it fail. The context is cancelled when the sidecar lets go of the request. An attempt whose token is smaller than one
-// that was seen is refused: a later leader has sent that.
+// that was seen of its shard is refused: a later leader has sent that.
 func JobHandler(work func(ctx context.Context, run Run) (note string, err error)) http.Handler {
-	return &jobHandler{work: work}
+	return &jobHandler{work: work, greatest: map[int]uint64{}}
 }
 
 type jobHandler struct {
-	work     func(context.Context, Run) (string, error)
-	mutex    sync.Mutex
-	greatest uint64
+	work  func(context.Context, Run) (string, error)
+	mutex sync.Mutex
+	// Of each shard: tokens of two do not compare.
+	greatest map[int]uint64
 }
 
 func (h *jobHandler) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
@@ -45,7 +46,7 @@ func (h *jobHandler) ServeHTTP(writer http.ResponseWriter, request *http.Request
 		http.Error(writer, err.Error(), http.StatusBadRequest)
 		return
 	}
-	if greatest := h.raise(run.Token); run.Token < greatest {
+	if greatest := h.raise(run); run.Token < greatest {
 		http.Error(writer, fmt.Sprintf("token %d: a later leader has sent %d", run.Token, greatest), http.StatusConflict)
 		return
 	}
@@ -59,11 +60,15 @@ func (h *jobHandler) ServeHTTP(writer http.ResponseWriter, request *http.Request
 	_, _ = io.WriteString(writer, note)
 }
 
-func (h *jobHandler) raise(token uint64) uint64 {
+func (h *jobHandler) raise(run Run) uint64 {
+	shard := -1
+	if run.Shard != nil {
+		shard = *run.Shard
+	}
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	h.greatest = max(h.greatest, token)
-	return h.greatest
+	h.greatest[shard] = max(h.greatest[shard], run.Token)
+	return h.greatest[shard]
 }
 
 func read(request *http.Request) (run Run, err error) {

@@ -38,6 +38,7 @@ func TestAJobsWorkIsGivenItsRunAndAnswersForIt(t *testing.T) {
 		{nil, "fail", 500, "no disk"},
 		{map[string]string{"Baton-Fencing-Token": "43"}, "", 200, "41 rows"},
 		{map[string]string{"Baton-Fencing-Token": "42"}, "", 409, "later leader has sent 43"},
+		{map[string]string{"Baton-Fencing-Token": "42", "Baton-Shard": "3"}, "", 200, "41 rows"},
 		{map[string]string{"Baton-Attempt": ""}, "", 400, "Baton-Attempt is missing"},
 		{map[string]string{"Baton-Attempt": "two"}, "", 400, "Baton-Attempt is not"},
 		{map[string]string{"Baton-Run-Id": ""}, "", 400, "Baton-Run-Id"},
@@ -57,7 +58,7 @@ func TestAJobsWorkIsGivenItsRunAndAnswersForIt(t *testing.T) {
 			t.Errorf("%v %q: %d %s", call.change, call.body, answer.Code, answer.Body)
 		}
 	}
-	if len(seen) != 3 {
+	if len(seen) != 4 {
 		t.Fatalf("%d were begun", len(seen))
 	}
 	run := seen[0]

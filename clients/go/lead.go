@@ -114,7 +114,7 @@ func (a *answer) lost(token uint64) string {
 
 func (r *roleSource) open(ctx context.Context) (*opened, error) {
 	path := fmt.Sprintf("%s/hold?wait=%dms&scope=%s", r.path, leadWait.Milliseconds(), r.scope)
-	for pause := time.Duration(0); ; pause = within(50*time.Millisecond, 2*pause, time.Second) {
+	for pause := time.Duration(0); ; pause = within(pauseMin, 2*pause, time.Second) {
 		if err := rest(ctx, pause); err != nil {
 			return nil, err
 		}

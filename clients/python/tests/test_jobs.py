@@ -35,7 +35,8 @@ def test_what_a_later_leader_has_overtaken_is_not_begun():
     handler = JobHandler(lambda run: runs.append(run.token))
     for token, status in [("41", 200), ("43", 200), ("42", 409), ("43", 200)]:
         assert handler.handle(HEADERS | {"Baton-Fencing-Token": token}, b"")[0] == status
-    assert runs == [41, 43, 43]
+    assert handler.handle(HEADERS | {"Baton-Shard": "3"}, b"")[0] == 200, "tokens of two shards do not compare"
+    assert runs == [41, 43, 43, 41]
 
 
 def test_what_is_no_job_is_refused():

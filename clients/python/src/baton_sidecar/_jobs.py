@@ -29,7 +29,8 @@ class Runs:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._greatest = 0
+        # Tokens of two shards do not compare.
+        self._greatest: dict[int | None, int] = {}
 
     def begin(self, headers: Mapping[str, str], body: bytes) -> JobRun | tuple[int, str]:
         """The run, or the status and the text of a refusal."""
@@ -49,9 +50,10 @@ class Runs:
         except ValueError as error:
             return 400, f"a header of the sidecar's jobs is not what it should be: {error}"
         with self._lock:
-            if run.token < self._greatest:
-                return 409, f"token {run.token}: a later leader has sent {self._greatest}"
-            self._greatest = run.token
+            greatest = self._greatest.get(run.shard, 0)
+            if run.token < greatest:
+                return 409, f"token {run.token}: a later leader has sent {greatest}"
+            self._greatest[run.shard] = run.token
         return run
 
 
@@ -59,7 +61,7 @@ class JobHandler:
     """Does a job's work when the sidecar asks for it. It is an application of WSGI.
 
     The work is given the run. What it returns is the note of the attempt; what it raises makes it fail. An attempt
-    whose token is smaller than one that was seen is refused: a later leader has sent that.
+    whose token is smaller than one that was seen of its shard is refused: a later leader has sent that.
     """
 
     def __init__(self, work: Callable[[JobRun], str | None]) -> None:

@@ -127,7 +127,8 @@ class Lock:
     def open(self, waits_on: Callable[[Connection], None]) -> Opened:
         ends = time.monotonic() + self._wait
         while True:
-            wait = max(0.0, min(ends - time.monotonic(), LOCK_WAIT_MAX_S))
+            left = max(0.0, ends - time.monotonic())
+            wait = min(left, LOCK_WAIT_MAX_S)
             connection = self._endpoint.connect()
             waits_on(connection)
             opened = None
@@ -135,7 +136,7 @@ class Lock:
                 lines = connection.send(
                     "GET", f"{self._path}/hold?{_query(wait=_ms(wait), **self._query)}", wait + SLACK_S
                 )
-                if lines.status == 409 and time.monotonic() < ends:
+                if lines.status == 409 and left > wait:
                     continue
                 if lines.status != 200:
                     raise lines.refusal()

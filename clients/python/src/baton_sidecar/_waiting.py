@@ -1,9 +1,11 @@
 import threading
+import time
 from collections.abc import Callable
 
 from ._claim import Claim, Source
 from ._errors import Lost
 from ._http import Connection
+from ._sources import PAUSE_MIN_S
 
 
 class Waiting:
@@ -29,6 +31,7 @@ class Waiting:
                     claim.close()
             if has_begun:
                 return claim
+            time.sleep(PAUSE_MIN_S)
 
     def stop(self) -> None:
         with self._lock:
