@@ -133,8 +133,8 @@ type opened struct {
 	close    context.CancelFunc
 }
 
-// open waits for a grant; into is given the first line of the answer. The connection outlives the context: its end would
-// say that the work has stopped.
+// open waits for a grant; into is given the first line of the answer. The connection outlives the context: its end
+// would say that the work has stopped.
 func (c *Client) open(waiting context.Context, path string, wait time.Duration, into any) (*opened, error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(waiting))
 	waits := context.AfterFunc(waiting, cancel)

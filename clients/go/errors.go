@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// ErrLost says that a lead or a lock is over: nothing may be done in its name any more. It is the cause of the context's
-// cancellation, too (context.Cause).
+// ErrLost says that a lead or a lock is over: nothing may be done in its name any more. It is the cause of the
+// context's cancellation, too (context.Cause).
 var ErrLost = errors.New("the lead or lock is over")
 
 // ErrUnreachable says that there is no sidecar at the address, or that it did not answer in time.

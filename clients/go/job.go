@@ -26,9 +26,9 @@ type Run struct {
 	Body []byte
 }
 
-// JobHandler does a job's work when the sidecar asks for it. What work returns is the note of the attempt; an error makes
-// it fail. The context is cancelled when the sidecar lets go of the request. An attempt whose token is smaller than one
-// that was seen of its shard is refused: a later leader has sent that.
+// JobHandler does a job's work when the sidecar asks for it. What work returns is the note of the attempt; an error
+// makes it fail. The context is cancelled when the sidecar lets go of the request. An attempt whose token is smaller
+// than one that was seen of its shard is refused: a later leader has sent that.
 func JobHandler(work func(ctx context.Context, run Run) (note string, err error)) http.Handler {
 	return &jobHandler{work: work, greatest: map[int]uint64{}}
 }

@@ -63,7 +63,8 @@ func TestAJobsWorkIsGivenItsRunAndAnswersForIt(t *testing.T) {
 	}
 	run := seen[0]
 	due := time.Date(2025, 11, 21, 2, 0, 0, 0, time.UTC)
-	if run.ID != "nightly-1763690400" || !run.ScheduledTime.Equal(due) || run.Attempt != 2 || run.Token != 41 || *run.Shard != 3 {
+	if run.ID != headers["Baton-Run-Id"] || !run.ScheduledTime.Equal(due) || run.Attempt != 2 || run.Token != 41 ||
+		*run.Shard != 3 {
 		t.Errorf("%+v", run)
 	}
 	if seen[1].Shard != nil {

@@ -45,12 +45,12 @@ func (l *Lead) Left() time.Duration {
 	return l.claim.left()
 }
 
-// Leading waits until this replica leads the role, and calls work, whose context is cancelled when the lead is over. When
-// work has returned, the sidecar is told that it has stopped. If the lead was over by then, it waits for the next one and
-// calls work again, unless work has failed for another reason than that.
+// Leading waits until this replica leads the role, and calls work, whose context is cancelled when the lead is over.
+// When work has returned, the sidecar is told that it has stopped. If the lead was over by then, it waits for the
+// next one and calls work again, unless work has failed for another reason than that.
 //
-// It returns what work returned while it led, or the cause of ctx when that is over, or a [*Refused] when the sidecar does
-// not know the role or does not let this app in. A sidecar that is not there is waited for.
+// It returns what work returned while it led, or the cause of ctx when that is over, or a [*Refused] when the sidecar
+// does not know the role or does not let this app in. A sidecar that is not there is waited for.
 func (c *Client) Leading(
 	ctx context.Context, role string, options LeadOptions, work func(ctx context.Context, lead *Lead) error,
 ) error {
@@ -151,7 +151,9 @@ func (r *roleSource) lostBy(text []byte, claim *opened) string {
 	return line.lost(claim.token)
 }
 
-func (r *roleSource) ask(ctx context.Context, line *line, claim *opened, timeout time.Duration) (time.Duration, string) {
+func (r *roleSource) ask(
+	ctx context.Context, line *line, claim *opened, timeout time.Duration,
+) (time.Duration, string) {
 	var told answer
 	path := r.path + "?hold=" + url.QueryEscape(claim.name)
 	response, err := line.ask(ctx, http.MethodGet, path, timeout, &told)

@@ -17,7 +17,8 @@ func TestALeadHasATokenAndIsOverWhenItsWorkHasReturned(t *testing.T) {
 	first := dev.leader()
 	var kept *baton.Lead
 	var token uint64
-	err := dev.client(first).Leading(t.Context(), "scheduler", noOptions, func(ctx context.Context, lead *baton.Lead) error {
+	client := dev.client(first)
+	err := client.Leading(t.Context(), "scheduler", noOptions, func(ctx context.Context, lead *baton.Lead) error {
 		kept = lead
 		var err error
 		token, err = lead.Token()
@@ -50,7 +51,8 @@ func TestWorkIsCancelledWhenTheLeadIsLostAndBeginsAgainWithTheNext(t *testing.T)
 	dev := start(t)
 	first := dev.leader()
 	var tokens []uint64
-	err := dev.client(first).Leading(t.Context(), "scheduler", noOptions, func(ctx context.Context, lead *baton.Lead) error {
+	client := dev.client(first)
+	err := client.Leading(t.Context(), "scheduler", noOptions, func(ctx context.Context, lead *baton.Lead) error {
 		token, err := lead.Token()
 		tokens = append(tokens, token)
 		if len(tokens) == 2 {

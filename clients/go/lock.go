@@ -48,11 +48,11 @@ func (l *Lock) Left() time.Duration {
 	return l.claim.left()
 }
 
-// Locked takes a lock and calls work, whose context is cancelled when the lock is over. When work has returned, the lock is
-// given back; it is free, too, when this process has ended.
+// Locked takes a lock and calls work, whose context is cancelled when the lock is over. When work has returned, the
+// lock is given back; it is free, too, when this process has ended.
 //
-// It returns what work returned, or ErrLost if the lock was over before work returned without an error, or a [*Refused]
-// ([IsHeld]: another has it and the wait is over), or ErrUnreachable when there is no sidecar.
+// It returns what work returned, or ErrLost if the lock was over before work returned without an error, or a
+// [*Refused] ([IsHeld]: another has it and the wait is over), or ErrUnreachable when there is no sidecar.
 func (c *Client) Locked(
 	ctx context.Context, name string, options LockOptions, work func(ctx context.Context, lock *Lock) error,
 ) error {
@@ -125,7 +125,9 @@ func (s *lockSource) lostBy(text []byte, _ *opened) string {
 	return line.Lost
 }
 
-func (s *lockSource) ask(ctx context.Context, line *line, claim *opened, timeout time.Duration) (time.Duration, string) {
+func (s *lockSource) ask(
+	ctx context.Context, line *line, claim *opened, timeout time.Duration,
+) (time.Duration, string) {
 	response, err := line.ask(ctx, http.MethodPut, s.path+"/"+claim.name, timeout, nil)
 	switch {
 	case err != nil:

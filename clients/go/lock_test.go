@@ -57,7 +57,8 @@ func TestALockIsWaitedFor(t *testing.T) {
 	}()
 	<-has
 	time.AfterFunc(300*time.Millisecond, func() { close(done) })
-	err := dev.client(1).Locked(t.Context(), "a", baton.LockOptions{Wait: patience}, func(context.Context, *baton.Lock) error {
+	options := baton.LockOptions{Wait: patience}
+	err := dev.client(1).Locked(t.Context(), "a", options, func(context.Context, *baton.Lock) error {
 		select {
 		case <-done:
 			return nil

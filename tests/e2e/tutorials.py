@@ -73,7 +73,8 @@ def until(what, look, terminals):
 
 
 def missing(text):
-    words = {line.split()[0] for kind, _, block in BLOCK.findall(text) if kind == "sh" for line in block.splitlines() if line}
+    lines = [line for kind, _, block in BLOCK.findall(text) if kind == "sh" for line in block.splitlines()]
+    words = {line.split()[0] for line in lines if line}
     return sorted(word for word in words & NEEDS if shutil.which(word) is None)
 
 
@@ -98,7 +99,8 @@ def follow(page):
                         stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
                     )
                     if done.returncode != 0:
-                        raise Failed(f"{block}ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+                        said = done.stdout[-2000:] + done.stderr[-2000:]
+                        raise Failed(f"{block}ended with {done.returncode}:\n{said}")
             if len(terminals) != 2:
                 raise Failed("a tutorial has two terminals")
             everything = background + terminals
