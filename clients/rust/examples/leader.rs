@@ -17,7 +17,7 @@ async fn main() -> Result<(), Error> {
 
 async fn work(lead: &Lead) -> Result<(), Lost> {
     loop {
-        println!("working with token {}", lead.token()?);
+        println!("acting with token {}", lead.token()?);
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }

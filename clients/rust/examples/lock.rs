@@ -23,8 +23,8 @@ async fn main() -> Result<(), Error> {
 }
 
 async fn work(lock: &Lock) -> Result<(), Lost> {
-    println!("working with token {}", lock.token()?);
+    println!("acting with token {}", lock.token()?);
     tokio::time::sleep(Duration::from_secs(3)).await;
-    println!("still working with token {}", lock.token()?);
+    println!("still acting with token {}", lock.token()?);
     Ok(())
 }

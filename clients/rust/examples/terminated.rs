@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 async fn work(lead: &Lead) -> Result<(), Lost> {
     loop {
-        println!("working with token {}", lead.token()?);
+        println!("acting with token {}", lead.token()?);
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
