@@ -1,0 +1,7 @@
+package com.example.baton;
+
+/** What promises are counted by. */
+@FunctionalInterface
+interface Clock {
+  Moment now();
+}

@@ -1,0 +1,16 @@
+import com.example.baton.JobHandler;
+import com.sun.net.httpserver.HttpServer;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+
+/** Does what the sidecar's job at http://127.0.0.1:8080/jobs/nightly asks for. */
+public class Jobs {
+  public static void main(String[] arguments) throws Exception {
+    InetAddress loopback = InetAddress.getLoopbackAddress();
+    HttpServer server = HttpServer.create(new InetSocketAddress(loopback, 8080), 0);
+    server.createContext(
+        "/jobs/nightly",
+        new JobHandler(run -> "the report of " + run.scheduledTime() + ", token " + run.token()));
+    server.start();
+  }
+}

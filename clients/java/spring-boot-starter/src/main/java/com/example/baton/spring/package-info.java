@@ -1,0 +1,2 @@
+/** Methods of beans that run while this replica leads: {@link com.example.baton.spring.Leading}. */
+package com.example.baton.spring;
