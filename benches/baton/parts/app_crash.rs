@@ -102,7 +102,7 @@ fn app(at: usize, api: SocketAddr, scope: &str, tell: UnboundedSender<(usize, In
             && let Some(tell) = tell.take()
         {
             // Nobody listens any more when all is measured.
-            drop(tell.send((at, when)));
+            let _ = tell.send((at, when));
         }
     })
 }
