@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
@@ -126,7 +126,11 @@ impl Sidecar {
                 if !state.away {
                     state.streams.push(stream.try_clone().unwrap());
                     let state = Arc::clone(&shared);
-                    thread::spawn(move || serve(&stream, &state));
+                    thread::spawn(move || {
+                        serve(&stream, &state);
+                        // There is another handle of it. Who has left has left.
+                        let _ = stream.shutdown(Shutdown::Both);
+                    });
                 }
             }
         });
@@ -174,7 +178,7 @@ impl Sidecar {
         state.holds.clear();
         for stream in state.streams.drain(..) {
             // Who has left has left.
-            let _ = stream.shutdown(std::net::Shutdown::Both);
+            let _ = stream.shutdown(Shutdown::Both);
         }
     }
 

@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import sys
 
 from worker import at, listen, now, say
@@ -33,8 +34,11 @@ async def lead_again_and_again(end: asyncio.Event) -> None:
             finally:
                 if not end.is_set():
                     say("cancelled", at=at())
-                # The token may have said before the cancellation does that it is over.
-                await asyncio.shield(asyncio.create_task(leave()))
+                leaving = asyncio.create_task(leave())
+                while not leaving.done():
+                    # The token may have said that it is over: then the cancellation comes in here.
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await asyncio.shield(leaving)
 
 
 async def leave() -> None:

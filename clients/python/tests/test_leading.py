@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import multiprocessing
 import threading
 import time
@@ -75,6 +76,27 @@ def test_asyncio_cancels_what_the_block_waits_for(dev):
 
     assert asyncio.run(asyncio.wait_for(work(), 20)) == 0, "nothing of it is left behind"
     another(dev, first)
+
+
+def test_asyncio_leaves_no_cancellation_behind_where_the_token_said_it_first(dev):
+    first = dev.leader()
+
+    async def work():
+        async with aio.Baton(dev.urls[first]).leading("scheduler") as lead:
+            threading.Thread(target=dev.call, args=(first, "POST", "/leader/scheduler/resign")).start()
+            try:
+                # It does not wait: nothing else can tell it.
+                while True:
+                    _ = lead.token
+            finally:
+                # The cancellation comes while this tidies up.
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.sleep(20)
+        task = asyncio.current_task()
+        assert task is not None
+        return task.cancelling()
+
+    assert asyncio.run(asyncio.wait_for(work(), 30)) == 0
 
 
 def test_asyncio_passes_on_what_others_cancel(dev):

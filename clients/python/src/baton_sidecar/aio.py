@@ -83,14 +83,20 @@ def cancelled_when_over(claim: Claim) -> Iterator[None]:
     try:
         yield
     except asyncio.CancelledError:
+        if not is_cancelled:
+            raise
+        is_cancelled = False
         # Others may have cancelled it, too.
-        if not is_cancelled or task.uncancel() > cancels_before:
+        if task.uncancel() > cancels_before:
             raise
     except Lost as lost:
         if lost._of is not claim:
             raise
     finally:
         has_left = True
+        # It came, and the block has ended in another way.
+        if is_cancelled:
+            task.uncancel()
 
 
 async def _claim(waiting: Waiting) -> Claim:
