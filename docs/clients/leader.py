@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Works only while Baton promises that this replica leads. Usage: leader.py [http://127.0.0.1:4040/leader/scheduler]"""
-import json, signal, sys, time, urllib.request
+import http.client, json, signal, sys, time, urllib.request
 
 URL = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:4040/leader/scheduler"
 STEP_MAX_S = 0.2  # the longest that one step of the work takes
@@ -20,7 +20,7 @@ def ask():
             answer = json.load(response)
         if answer["leader"] is True:
             return answer["token"], sent + answer["valid_for_ms"] / 1000
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
         pass
     return None, 0.0
 
