@@ -29,7 +29,7 @@ def tell(word):
     """`resign` or `drained`. A refusal only means that there was nothing to hand over."""
     try:
         LOOPBACK.open(urllib.request.Request(f"{URL}/{word}", method="POST"), timeout=1).close()
-    except OSError:
+    except (OSError, http.client.HTTPException):
         pass
 
 
