@@ -128,7 +128,8 @@ impl Replica {
         let session = entropy.session();
         let guard = guards(&config.store);
         let (identity, presence) = (Arc::clone(&config.identity), store.presence.clone());
-        let membership = Membership { identity, session, guard, presence };
+        let since = u64::try_from(wall_time().as_microsecond()).unwrap_or(0);
+        let membership = Membership { identity, session, guard, presence, since };
         // Before it campaigns: whoever leads has left it.
         let termination_message = TerminationMessageFile::leave(&config, session);
         let failover = Failover::start(&config, &context.clock, entropy.seed());

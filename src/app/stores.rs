@@ -22,7 +22,7 @@ pub struct Opened {
     pub leases: Arc<dyn LeaseStore>,
     /// Which members of a quorum count at the moment; none of other stores.
     pub members: Option<watch::Receiver<Vec<bool>>>,
-    /// Who takes part in roles that are split; none of a store that [`StoreConfig::without_shards`] tells of.
+    /// Who takes part in roles that are split; none of a store that [`StoreConfig::without_presence`] tells of.
     pub presence: Option<Arc<dyn PresenceStore>>,
     /// Its locks; none of a store that [`StoreConfig::without_locks`] tells of.
     pub locks: Option<Arc<dyn LockStore>>,

@@ -8,7 +8,7 @@ use super::jobs::{self, FAILED_KEPT, FAN_OUT, JOBS, JobConfig, JobRoles, SCHEDUL
 use super::listeners::IDENTITY;
 use super::locks::{self, LOCKS};
 use super::pod::{ExtrasConfig, KUBERNETES, LABEL_NAME_MAX, LEASE_MIRROR, PodConfig, dotted, is_object_name};
-use super::roles::{NAME, ROLE_NAME, ROLES, RoleConfig, SHARDS};
+use super::roles::{NAME, PREFER, PRIORITY, ROLE_NAME, ROLES, RoleConfig, SHARDS};
 use super::section::{AnyKey, Key, Reader, key, quoted};
 use super::store::{self, JOBS_STORE, STORE, StoreConfig};
 use super::value::{Form, Span};
@@ -75,12 +75,16 @@ fn slow_commands(place: &Reader<'_>, roles: &[RoleConfig], objection: impl Fn(&T
     }
 }
 
-/// Roles are split where the store can spread their shards.
-pub(super) fn shards_and_store(top: &Reader<'_>, store: &StoreConfig) {
-    let Some(reason) = store.without_shards() else { return };
+/// Roles are split, or go to who is preferred, where the replicas know of each other.
+pub(super) fn roles_and_store(top: &Reader<'_>, store: &StoreConfig) {
+    let Some(reason) = store.without_presence() else { return };
     for role in top.given(&ROLES).unwrap_or_default() {
         if role.get(&SHARDS) > 1 {
-            role.at(&SHARDS).problem(format!("more than 1 cannot be had with this store: {reason}"));
+            role.at(&SHARDS).problem(format!("more than 1 cannot be had with this store: {reason}, or several roles"));
+        }
+        let prefers: [&AnyKey; 2] = [&PRIORITY, &PREFER];
+        for key in prefers.into_iter().filter(|key| role.has(key)) {
+            role.at(key).problem(format!("cannot be had with this store: {reason}"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The small sections: `identity:`, the two listeners, `log:`.
+//! The small sections: `identity:`, `version:`, the two listeners, `log:`.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
@@ -51,6 +51,14 @@ pub(super) const IDENTITY: Key<Text> =
     key("identity", Text::ANY, "This replica's name for people. Default: the variable POD_NAME, else the hostname.");
 /// The variable that names the pod, set by the downward API.
 const POD_NAME: &str = "POD_NAME";
+pub(super) const VERSION: Key<Text> = key(
+    "version",
+    Text::ANY,
+    "Which version of the app this replica runs, for `prefer: newest`: any text that the replicas of one version have \
+     in common. Default: the variable POD_VERSION.",
+);
+const POD_VERSION: &str = "POD_VERSION";
+
 /// The longest name that Kubernetes gives to anything.
 const IDENTITY_BYTES_MAX: usize = 253;
 
@@ -164,6 +172,25 @@ pub(super) fn identity(top: &Reader<'_>) -> Option<Arc<str>> {
     };
     place.problem(why);
     None
+}
+
+/// The version: as given, else POD_VERSION.
+pub(super) fn version(top: &Reader<'_>) -> Option<String> {
+    let place = top.at(&VERSION);
+    let version = if top.has(&VERSION) {
+        top.given(&VERSION)?
+    } else {
+        top.environment().variable(POD_VERSION).filter(|version| !version.trim().is_empty())?
+    };
+    if version.contains("$(") {
+        // Else all versions would be one.
+        place.problem(
+            "holds an unexpanded `$(`; Kubernetes fills in `$(NAME)` only with variables that stand before it in the \
+             same container's `env`",
+        );
+        return None;
+    }
+    Some(version)
 }
 
 /// The two listeners, which cannot share a port, unless on two addresses of which neither means all. Port 0 is a free

@@ -19,6 +19,7 @@ const FILE: Section = Section::new(
     "The configuration of Baton.",
     &[
         &listeners::IDENTITY,
+        &listeners::VERSION,
         &listeners::API,
         &listeners::TELEMETRY,
         &store::STORE,
@@ -100,7 +101,8 @@ pub fn check_text(text: &str, file: &str, environment: &Environment) -> Result<L
 fn config(top: &Reader<'_>) -> Option<Config> {
     let identity = listeners::identity(top);
     let (api, telemetry) = listeners::read(top);
-    let roles = roles::read(top);
+    let version = listeners::version(top);
+    let roles = roles::read(top, version.as_deref());
     let default_role = agree::default_role(top, &roles);
     let store = store::read(top, agree::renew_period(&roles));
     let kubernetes = pod::read(top);
@@ -109,7 +111,7 @@ fn config(top: &Reader<'_>) -> Option<Config> {
     let jobs_store = own.and_then(|own| store::read_own(&own, Kept::Ledgers, None));
     agree::roles_and_timeouts(top, &roles);
     if let Some(store) = &store {
-        agree::shards_and_store(top, store);
+        agree::roles_and_store(top, store);
         agree::locks_and_store(top, store);
     }
     agree::pod(top, &kubernetes, identity.as_deref(), &roles, store.as_ref());

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::section::{AnyKey, Group, Key, Or, Reader, Section, key, required};
-use super::value::{Count, Form, LABEL, List, Span, Text};
-use crate::protocol::{RoleName, SHARDS_MAX, Timing, TimingProblem};
+use super::value::{Count, Form, LABEL, List, Span, Text, Words};
+use crate::protocol::{AppVersion, Policy, Rank, RoleName, SHARDS_MAX, Timing, TimingProblem};
 
 /// One of `roles:`
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +14,34 @@ pub struct RoleConfig {
     pub timing: Timing,
     /// The app's health check that gates campaign and renewal.
     pub app_check: Option<AppCheck>,
+    /// By what some replicas are preferred to lead it; none where all are alike.
+    pub preference: Option<Preference>,
+}
+
+impl RoleConfig {
+    /// Whether a role that runs as the other says may go on as this one says.
+    pub fn is_run_as(&self, other: &Self) -> bool {
+        let run = |config: &Self| Self { preference: None, ..config.clone() };
+        run(self) == run(other)
+    }
+}
+
+/// `roles[].priority:`, `prefer:` and `preferAfter:`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preference {
+    pub priority: u32,
+    /// What this replica runs, if the newest is preferred.
+    pub version: Option<String>,
+    /// How long one that is preferred has been there, and another has led, when the lead is handed over.
+    pub after: Duration,
+}
+
+impl Preference {
+    /// For a replica that began then, in microseconds since 1970.
+    pub fn policy(&self, since: u64) -> Policy {
+        let version = self.version.as_deref().map(|name| AppVersion::new(name, since));
+        Policy::Preferred { rank: Rank { priority: self.priority, version }, after: self.after }
+    }
 }
 
 /// `roles[].appCheck:`
@@ -69,10 +97,45 @@ pub(super) const SHARDS: Key<Or<Count>> = key(
 const APP_CHECK: Key<Group> =
     key("appCheck", Group(&CHECK), "The app's health check: an app that hangs loses the role.");
 
+pub(super) const PRIORITY: Key<Count> = key(
+    "priority",
+    Count(0, 1_000_000),
+    "Where the lead goes: to the replica of the greatest priority, up to {max}. Default: 0, which all have.",
+);
+pub(super) const PREFER: Key<Words<Prefer>> = key(
+    "prefer",
+    Words::of(&[("newest", Prefer::Newest)]),
+    "`newest`: among replicas of equal priority the lead goes to those of the `version` that was there last, so that \
+     a rollout costs one handover.",
+);
+pub(super) const PREFER_AFTER: Key<Or<Span>> = key(
+    "preferAfter",
+    Or(Span::up_to(Duration::from_secs(24 * 3_600)), Duration::from_secs(60)),
+    "How long a replica that is preferred has been there, and another has led, when the lead is handed over to it; up \
+     to {max}.",
+);
+
+/// `roles[].prefer:`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Prefer {
+    Newest,
+}
+
 const ROLE: Section = Section::new(
     "Role",
     "One role.",
-    &[&NAME, &LEASE_DURATION, &RENEW_PERIOD, &STEP_DOWN_MARGIN, &ANSWER_VALIDITY, &SHARDS, &APP_CHECK],
+    &[
+        &NAME,
+        &LEASE_DURATION,
+        &RENEW_PERIOD,
+        &STEP_DOWN_MARGIN,
+        &ANSWER_VALIDITY,
+        &SHARDS,
+        &PRIORITY,
+        &PREFER,
+        &PREFER_AFTER,
+        &APP_CHECK,
+    ],
 );
 
 const HTTP_GET: Key<Group> = required("httpGet", Group(&REQUEST), "What to ask.");
@@ -104,7 +167,7 @@ const PATH: Key<Or<Text>> = key("path", Or(Text::like("^/"), "/"), "The path, an
 const REQUEST: Section = Section::new("HttpGet", "A GET request over plain HTTP.", &[&HOST, &PORT, &PATH]);
 
 /// The roles that are right, in the file's order; of one that is split, its shards.
-pub(super) fn read(top: &Reader<'_>) -> Vec<RoleConfig> {
+pub(super) fn read(top: &Reader<'_>, version: Option<&str>) -> Vec<RoleConfig> {
     let Some(places) = top.given(&ROLES) else { return Vec::new() };
     let list = top.at(&ROLES);
     if places.is_empty() {
@@ -122,12 +185,14 @@ pub(super) fn read(top: &Reader<'_>) -> Vec<RoleConfig> {
         }
         let (timing, app_check, shards) = (timing(s), s.given(&APP_CHECK), s.get(&SHARDS));
         let app_check = app_check.and_then(|check| read_check(&check));
+        let preference = read_preference(s, shards, version);
         let (Some(name), Some(timing)) = (name, timing) else { continue };
         let names = match u16::try_from(shards) {
             Ok(shards @ 2..) => (0..shards).map(|number| name.shard(number)).collect(),
             _ => vec![name],
         };
-        roles.extend(names.into_iter().map(|name| RoleConfig { name, timing, app_check: app_check.clone() }));
+        let role = |name| RoleConfig { name, timing, app_check: app_check.clone(), preference: preference.clone() };
+        roles.extend(names.into_iter().map(role));
     }
     if roles.len() > ROLES_MAX {
         list.problem(format!(
@@ -139,6 +204,31 @@ pub(super) fn read(top: &Reader<'_>) -> Vec<RoleConfig> {
     // They stay for as long as the process.
     roles.shrink_to_fit();
     roles
+}
+
+/// By what a role prefers who leads it. One that is split has a leader for each shard, so that none is preferred.
+fn read_preference(s: &Reader<'_>, shards: u32, version: Option<&str>) -> Option<Preference> {
+    let prefers: [&AnyKey; 2] = [&PRIORITY, &PREFER];
+    if let Some(key) = prefers.into_iter().find(|key| s.has(key)).filter(|_| shards > 1) {
+        s.at(key).problem("cannot be had with shards, which are spread evenly; remove one of the two");
+        return None;
+    }
+    if !prefers.iter().any(|key| s.has(key)) {
+        if s.has(&PREFER_AFTER) {
+            s.at(&PREFER_AFTER).problem("says nothing without `priority` or `prefer`; add one of them, or remove it");
+        }
+        return None;
+    }
+    let newest = s.given(&PREFER).is_some();
+    if newest && version.is_none() {
+        s.at(&PREFER).problem(
+            "needs to know which version this replica runs: set POD_VERSION from the downward API (fieldRef \
+             metadata.labels['pod-template-hash']), or write `version: …` at the top",
+        );
+        return None;
+    }
+    let version = version.filter(|_| newest).map(str::to_owned);
+    Some(Preference { priority: s.given(&PRIORITY).unwrap_or(0), version, after: s.get(&PREFER_AFTER) })
 }
 
 fn role_name(text: &str) -> Result<RoleName, String> {

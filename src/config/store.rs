@@ -77,17 +77,18 @@ impl StoreConfig {
         }
     }
 
-    /// Why a role cannot be split over shards with this store; none when it can.
-    pub fn without_shards(&self) -> Option<&'static str> {
+    /// Why the replicas cannot know of each other with this store, as a role needs that is split over shards, or goes
+    /// to who is preferred; none when they can.
+    pub fn without_presence(&self) -> Option<&'static str> {
         match self {
             Self::Redis(_) | Self::Memory => None,
             Self::Quorum(_) => Some(
-                "to spread them, replicas must know of each other, and independent masters do not keep one list of \
-                 them: use store.redis, or several roles",
+                "the replicas must know of each other, and independent masters do not keep one list of them: use \
+                 store.redis",
             ),
             Self::Kubernetes(_) => Some(
-                "to spread them, replicas must tell each other several times per lease that they are there, which \
-                 would be as many writes to the etcd of the API server: use store.redis, or several roles",
+                "the replicas must tell each other several times per lease that they are there, which would be as \
+                 many writes to the etcd of the API server: use store.redis",
             ),
         }
     }

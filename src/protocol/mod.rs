@@ -168,6 +168,7 @@ pub use random::{Random, fingerprint};
 pub use reference::{LeaseCell, Outcome, Server, TokensExhausted, lease_object};
 pub use rules::Rules;
 pub use shards::{
-    Balance, Mine, Orders, Participant, Portion, Presence, PresenceRequest, SHARDS_MAX, ShardSet, Spread,
+    AppVersion, Balance, Mine, NoRank, Orders, Participant, Policy, Portion, Presence, PresenceRequest, Rank, Ranking,
+    SHARDS_MAX, ShardSet, Spread, WHOLE,
 };
 pub use timing::{LEASE_DURATION_MAX, LEASE_DURATION_MIN, Timing, TimingProblem};

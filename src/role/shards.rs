@@ -1,6 +1,6 @@
-//! The task that spreads the shards of one role: it tells the store that this replica is there and what it leads, asks
-//! who else is, and passes on to the shards what [`Balance`] makes of it. It decides nothing, and has no say in who
-//! leads.
+//! The task that spreads the shards of one role, or sees to it that one that is not split goes to who is preferred: it
+//! tells the store that this replica is there and what it leads, asks who else is, and passes on to the shards, or to
+//! the role, what [`Balance`] makes of it. It decides nothing, and has no say in who leads.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,7 +15,8 @@ use super::status::Snapshot;
 use super::task::RoleContext;
 use crate::base::{Complaint, Turn};
 use crate::protocol::{
-    Balance, Mine, Mono, Orders, Participant, Portion, PresenceRequest, Random, RoleName, SessionId, State, Timing,
+    Balance, Mine, Mono, Orders, Participant, Policy, Portion, PresenceRequest, Random, RoleName, SessionId, State,
+    Timing, WHOLE,
 };
 use crate::store::{PresenceStore, StoreError, StoreHealth};
 use crate::telemetry::{StoreCommand, SystemEvent};
@@ -24,20 +25,22 @@ use crate::telemetry::{StoreCommand, SystemEvent};
 /// one moment.
 const GATHER: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(20));
 
-/// The shards of a role on this replica; a reload may add some or take some away.
-#[derive(Clone, Default)]
+/// The shards of a role on this replica; a reload may add some or take some away. A role that is not split is its only
+/// one.
+#[derive(Clone)]
 pub(super) struct Shards {
     /// In the order of their numbers.
     pub handles: Vec<RoleHandle>,
     /// How many the role has.
     pub count: u16,
+    pub policy: Policy,
     /// This replica takes no new ones, and gives up those it has.
     pub leaving: bool,
 }
 
 /// What the task is made of.
 pub(super) struct SpreadSpec {
-    /// The role that is split.
+    /// The role that is split, or goes to who is preferred.
     pub role: RoleName,
     /// This start of this process.
     pub session: SessionId,
@@ -77,15 +80,19 @@ impl Spreader {
             if shards.leaving || self.shards.has_changed().is_err() {
                 // An answer is of no use; without one, the last sign stands for its span.
                 let _ = self.ask(None).await;
+                for handle in shards.handles.iter().filter(|handle| handle.name().shard_number().is_none()) {
+                    // It may go on without preferences.
+                    handle.tell(Command::Stagger { by: Duration::ZERO }).await;
+                }
                 return;
             }
+            self.balance.change(shards.count, shards.policy);
             // From before the question, so that nothing that changes while it is out is missed.
             let changes: Vec<_> = shards.handles.iter().map(RoleHandle::changes).collect();
             let asked_for = self.mine(&shards);
             let told = self.ask(asked_for.map(|mine| mine.portion)).await;
             self.log_refusal(&told);
             let mine = self.mine(&shards).unwrap_or_default();
-            self.balance.resize(shards.count);
             let orders = self.balance.decide(self.context.clock.now(), &mine, told.ok());
             self.pass_on(&shards, &orders).await;
             self.wait(changes, orders.ask_soon).await;
@@ -95,8 +102,9 @@ impl Spreader {
     /// What this replica leads and knows; none when it takes no part, because its app is unwell.
     fn mine(&self, shards: &Shards) -> Option<Mine> {
         let mut mine = Mine::default();
+        mine.portion.rank = self.balance.rank();
         for handle in &shards.handles {
-            let Some(number) = handle.name().shard_number() else { continue };
+            let number = number(handle);
             let view = &handle.snapshot().view;
             if view.state == State::Unhealthy {
                 return None;
@@ -147,7 +155,7 @@ impl Spreader {
     async fn pass_on(&mut self, shards: &Shards, orders: &Orders) {
         self.stagger.resize(orders.stagger.len(), None);
         for handle in &shards.handles {
-            let Some(number) = handle.name().shard_number() else { continue };
+            let number = number(handle);
             let at = usize::from(number);
             let (Some(told), Some(&stagger)) = (self.stagger.get_mut(at), orders.stagger.get(at)) else { continue };
             if told.replace(stagger) != Some(stagger) {
@@ -174,6 +182,10 @@ impl Spreader {
         }
         tokio::time::sleep(self.random.between(GATHER.0, GATHER.1)).await;
     }
+}
+
+fn number(handle: &RoleHandle) -> u16 {
+    handle.name().shard_number().unwrap_or(WHOLE)
 }
 
 /// A change of a shard; never, once its task has ended.

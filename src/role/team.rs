@@ -14,7 +14,7 @@ use super::shards::{Shards, SpreadSpec, spread};
 use super::task::{RoleContext, RoleSpec, role};
 use crate::base::process::Entropy;
 use crate::config::{AppCheck, RoleConfig};
-use crate::protocol::{Attempts, Balance, RoleName, SessionId, Timing};
+use crate::protocol::{Attempts, Balance, Policy, RoleName, SessionId, Timing};
 use crate::store::PresenceStore;
 
 /// What all roles of a replica have in common.
@@ -26,8 +26,11 @@ pub struct Membership {
     pub session: SessionId,
     /// False for `guard: off`.
     pub guard: bool,
-    /// Where the replicas of a role that is split find each other; none where roles cannot be split.
+    /// Where the replicas of a role that is split, or goes to who is preferred, find each other; none where neither can
+    /// be had.
     pub presence: Option<Arc<dyn PresenceStore>>,
+    /// When this replica began, in microseconds since 1970: how old its version is, as far as it knows.
+    pub since: u64,
 }
 
 /// How many roles are told something before others get their turn.
@@ -40,7 +43,8 @@ pub struct Team {
     roles: Roles,
     attempts: Attempts,
     running: BTreeMap<RoleName, RoleHandle>,
-    /// The roles that are split over shards, each with its timings and the way to the task that spreads it.
+    /// The roles that are split over shards, or go to who is preferred, each with its timings and the way to the task
+    /// that sees to that.
     split: BTreeMap<RoleName, (Timing, watch::Sender<Shards>)>,
     /// How many health checks of the app fail.
     failing_checks: watch::Sender<usize>,
@@ -93,6 +97,11 @@ impl Stagger {
     }
 }
 
+/// Whether others have a say in when it is campaigned for.
+fn is_spread(config: &RoleConfig) -> bool {
+    config.name.shard_number().is_some() || config.preference.is_some()
+}
+
 fn by_name(roles: &[RoleConfig]) -> BTreeMap<&RoleName, &RoleConfig> {
     roles.iter().map(|config| (&config.name, config)).collect()
 }
@@ -132,7 +141,8 @@ impl Team {
     pub async fn change(&mut self, old: &[RoleConfig], new: &[RoleConfig], default_role: Option<RoleName>) {
         self.unite(new);
         let wanted = by_name(new);
-        for RoleConfig { name, .. } in old.iter().filter(|config| wanted.get(&config.name) != Some(config)) {
+        let stays = |config: &&RoleConfig| wanted.get(&config.name).is_some_and(|next| next.is_run_as(config));
+        for RoleConfig { name, .. } in old.iter().filter(|config| !stays(config)) {
             let Some(handle) = self.running.remove(name) else { continue };
             handle.tell(Command::Shutdown).await;
             self.leaving.insert(name.clone(), handle);
@@ -151,7 +161,7 @@ impl Team {
     /// spreading of a role that is split again: the last word of the old one takes back what the new one has said.
     pub fn settle(&mut self) -> bool {
         let Some((new, default_role)) = self.next.take() else { return true };
-        let unites = |name: &RoleName| name.shard_number().is_some() && self.uniting.contains(&name.role());
+        let unites = |name: &RoleName| self.uniting.contains(&name.role());
         if new.iter().any(|config| self.leaving.contains_key(&config.name) || unites(&config.name)) {
             self.next = Some((new, default_role));
             return false;
@@ -184,7 +194,7 @@ impl Team {
 
     fn start(&mut self, config: &RoleConfig, stagger: Stagger) -> RoleHandle {
         self.context.telemetry.metrics().add_role(&config.name);
-        let is_shard = config.name.shard_number().is_some();
+        let others_first = is_spread(config);
         let spec = RoleSpec {
             name: config.name.clone(),
             identity: Arc::clone(&self.membership.identity),
@@ -194,7 +204,7 @@ impl Team {
             guard: self.membership.guard,
             app_checked: config.app_check.is_some(),
             role_stagger: stagger.0,
-            shard_stagger: if is_shard { Balance::stagger_at_first(&config.timing) } else { Duration::ZERO },
+            shard_stagger: if others_first { Balance::stagger_at_first(&config.timing) } else { Duration::ZERO },
             seed: self.entropy.seed(),
         };
         let (handle, task) = role(spec, self.context.clone());
@@ -208,9 +218,8 @@ impl Team {
     /// Ends the spreading of roles that are split no longer, or with other timings.
     fn unite(&mut self, new: &[RoleConfig]) {
         self.split.retain(|role, (timing, shards)| {
-            let stays = new.iter().any(|config| {
-                config.name.shard_number().is_some() && config.name.role() == *role && config.timing == *timing
-            });
+            let stays =
+                new.iter().any(|config| is_spread(config) && config.name.role() == *role && config.timing == *timing);
             if !stays {
                 shards.send_modify(|shards| shards.leaving = true);
                 self.uniting.insert(role.clone());
@@ -219,12 +228,15 @@ impl Team {
         });
     }
 
-    /// Has the shards of every role that is split spread over the replicas.
+    /// Has the shards of every role that is split spread over the replicas, and others go to who is preferred.
     fn split(&mut self, new: &[RoleConfig]) {
         let Some(presence) = &self.membership.presence else { return };
         let mut roles: BTreeMap<RoleName, (Timing, Shards)> = BTreeMap::new();
-        for config in new.iter().filter(|config| config.name.shard_number().is_some()) {
-            let (_, shards) = roles.entry(config.name.role()).or_insert((config.timing, Shards::default()));
+        for config in new.iter().filter(|config| is_spread(config)) {
+            let (_, shards) = roles.entry(config.name.role()).or_insert_with(|| {
+                let policy = config.preference.as_ref().map_or(Policy::Even, |it| it.policy(self.membership.since));
+                (config.timing, Shards { handles: Vec::new(), count: 0, policy, leaving: false })
+            });
             shards.handles.extend(self.running.get(&config.name).cloned());
             shards.count += 1;
         }
@@ -351,7 +363,8 @@ mod tests {
             stall: Arc::new(StallWatch::new(clock)),
         };
         let mut entropy = Entropy::from_system();
-        let membership = Membership { identity: "web-0".into(), session: entropy.session(), guard: true, presence };
+        let membership =
+            Membership { identity: "web-0".into(), session: entropy.session(), guard: true, presence, since: 0 };
         Team::new(membership, context, entropy)
     }
 
@@ -362,6 +375,7 @@ mod tests {
             name: RoleName::new("orders").expect("a DNS label").shard(number),
             timing,
             app_check: None,
+            preference: None,
         };
         (0..count).map(shard).collect()
     }

@@ -103,7 +103,7 @@ pub trait LeaseStore: Send + Sync + 'static {
 }
 
 /// A store in which the replicas of a role that is split over shards find each other. Not every store is one
-/// (`StoreConfig::without_shards` in the configuration). Futures end as a [`LeaseStore`]'s do.
+/// (`StoreConfig::without_presence` in the configuration). Futures end as a [`LeaseStore`]'s do.
 #[async_trait]
 pub trait PresenceStore: Send + Sync + 'static {
     /// Says that this replica takes part in a role, and what it leads of it, and asks who else does: in the order of

@@ -27,8 +27,8 @@ pub enum SystemEvent {
     StoreDown { of: StoreUse, reason: String },
     /// The store answers, but refuses this role: a key that is not ours, no memory left; why, in words.
     RoleRefused { role: RoleName, reason: String },
-    /// The store answers, but does not tell who takes part in the shards of this role, so that they are not spread;
-    /// why, in words.
+    /// The store answers, but does not tell who takes part in this role, so that its shards are not spread, or it goes
+    /// to anyone; why, in words.
     SpreadRefused { role: RoleName, reason: String },
     /// A changed configuration was taken over.
     ConfigReloaded(ConfigReload),
@@ -139,7 +139,11 @@ impl Telemetry {
                 warn!(%role, %reason, "the store cannot be used for this role")
             }
             SystemEvent::SpreadRefused { role, reason } => {
-                warn!(%role, %reason, "the shards of this role are not spread over the replicas");
+                warn!(
+                    %role,
+                    %reason,
+                    "the replicas of this role do not find each other: it goes to anyone, and its shards are not spread"
+                );
             }
             SystemEvent::ConfigReloaded(reload) => {
                 self.metrics.config_reloaded(ReloadOutcome::Ok);

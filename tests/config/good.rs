@@ -271,6 +271,23 @@ fn leases_in_kubernetes_need_no_key_and_take_them_all() {
 }
 
 #[test]
+fn a_role_goes_to_who_is_preferred_by_priority_and_by_a_version_that_the_pod_tells() {
+    let of = |keys: &str, variables: &[(&str, &str)]| {
+        let config = good_with(&BASE.replace("- name: scheduler", &format!("- {{name: a, {keys}}}")), variables);
+        config.roles()[0].preference.clone().expect("a preference")
+    };
+    let zone = [("ZONE_PRIORITY", "7"), ("POD_VERSION", "5f7c9")];
+    let by_place = of("priority: \"${ZONE_PRIORITY}\"", &zone);
+    assert_eq!((by_place.priority, by_place.version, by_place.after), (7, None, ms(60_000)), "only where it is wanted");
+    let newest = of("prefer: newest, preferAfter: 5s", &zone);
+    assert_eq!((newest.priority, newest.version.as_deref(), newest.after), (0, Some("5f7c9"), ms(5_000)));
+    let own =
+        BASE.replace("- name: scheduler", "- {name: a, prefer: newest}").replace("store:", "version: '2'\nstore:");
+    assert_eq!(good_with(&own, &zone).roles()[0].preference.as_ref().and_then(|it| it.version.as_deref()), Some("2"));
+    assert_eq!(good(BASE).roles()[0].preference, None);
+}
+
+#[test]
 fn shards_are_roles_with_the_timings_and_the_check_of_theirs() {
     let role = "- {name: a, shards: 3, leaseDuration: 9s, appCheck: {httpGet: {port: 80}}}\n  - {name: b, shards: 1}";
     let config = good(&BASE.replace("- name: scheduler", role));

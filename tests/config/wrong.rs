@@ -293,6 +293,21 @@ fn stores_are_one_that_is_known() {
             &[(7, "defaultRole", "a is split over shards, which have a leader each")],
         ),
         ("- name: scheduler", "- {name: a, shards: 0}", &[(6, "roles[0].shards", "write a whole number")]),
+        ("- name: scheduler", "- {name: a, priority: -1}", &[(6, "roles[0].priority", "from 0 to 1000000")]),
+        ("- name: scheduler", "- {name: a, prefer: oldest}", &[(6, "roles[0].prefer", "write one of `newest`")]),
+        ("- name: scheduler", "- {name: a, prefer: newest}", &[(6, "roles[0].prefer", "set POD_VERSION")]),
+        (
+            "- name: scheduler",
+            "- {name: a, shards: 2, priority: 1}",
+            &[(6, "roles[0].priority", "cannot be had with shards")],
+        ),
+        (
+            "- name: scheduler",
+            "- {name: a, preferAfter: 1m}",
+            &[(6, "roles[0].preferAfter", "says nothing without `priority` or `prefer`")],
+        ),
+        ("- name: scheduler", "- {name: a, priority: 1, preferAfter: 0s}", &[(6, "roles[0].preferAfter", "is zero")]),
+        ("identity: web-0", "identity: web-0\nversion: $(HASH)", &[(2, "version", "holds an unexpanded `$(`")]),
     ]);
 }
 
@@ -532,6 +547,16 @@ fn shards_are_refused_with_the_reason_where_the_store_cannot_spread_them() {
         let error = baton::config::check_text(&text(2), "t.yaml", &environment).expect_err("refused").to_string();
         assert!(error.contains("roles[0].shards") && error.contains(why) && error.lines().count() <= 2, "{error}");
         assert!(baton::config::check_text(&text(1), "t.yaml", &environment).is_ok());
+    }
+}
+
+#[test]
+fn preferences_are_refused_with_the_reason_where_replicas_cannot_know_of_each_other() {
+    for (keys, path) in [("priority: 0", "priority"), ("prefer: newest", "prefer")] {
+        let text = format!("identity: b\nversion: a\nstore: {{kubernetes: {{}}}}\nroles: [{{name: a, {keys}}}]\n");
+        let told = problems(&text, &[]);
+        let [(4, place, message)] = told.as_slice() else { panic!("{told:?}") };
+        assert!(*place == format!("roles[0].{path}") && message.contains("writes to the etcd"), "{place}: {message}");
     }
 }
 

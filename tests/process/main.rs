@@ -18,6 +18,7 @@ mod leases;
 mod log_pipe;
 mod networks;
 mod own_stores;
+mod preferences;
 mod proxies;
 mod quiet;
 mod quorum;

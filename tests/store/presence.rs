@@ -1,6 +1,8 @@
 //! Who takes part in a role that is split over shards: the script against the reference, its key, and what it refuses.
 
-use baton::protocol::{Participant, Portion, Presence, PresenceRequest, Random, SHARDS_MAX, ShardSet, StoreTime};
+use baton::protocol::{
+    AppVersion, Participant, Portion, Presence, PresenceRequest, Random, Rank, SHARDS_MAX, ShardSet, StoreTime,
+};
 use testkit::redis::RedisServer;
 use testkit::resp::Reply;
 use testkit::wait_until_async;
@@ -31,7 +33,10 @@ async fn random_signs_of_life_get_the_same_answers_from_redis_and_from_the_refer
     let mut most = 0;
     for _ in 0..500 {
         let mut set = |size| (0..size).map(|_| roll(u64::from(SHARDS_MAX)) as u16).collect::<ShardSet>();
-        let portion = Portion { leads: set(9), shuns: set(3) };
+        let (leads, shuns) = (set(9), set(3));
+        let version = (roll(3) > 0).then(|| AppVersion::new(["a", "b"][roll(2) as usize], roll(1_000)));
+        let rank = (roll(3) > 0).then(|| Rank { priority: roll(9) as u32, version });
+        let portion = Portion { leads, shuns, rank };
         let portion = (roll(4) > 0).then_some(portion);
         let request = request(u128::from(roll(40)) + 1, portion, SPAN);
         let wanted = reference.note(StoreTime(1), &request);
@@ -70,13 +75,14 @@ async fn a_key_that_is_not_batons_is_told_and_left_alone() {
     let store = connected(&redis.url()).await;
     let session = "0".repeat(31) + "9";
     let (set, short) = ("0".repeat(64), "0".repeat(63));
-    let rows: [(&[&str], &str); 7] = [
+    let rows: [(&[&str], &str); 8] = [
         (&["SET", KEY, "x"], "not a hash"),
         (&["HSET", KEY, "x", "y"], "field x"),
         (&["HSET", KEY, &session, &format!("1 1 {set} {set}")], "field v is missing"),
         (&["HSET", KEY, "v", "2"], "field v is not 1"),
         (&["HSET", KEY, "v", "1", &session, &format!("1 1 {set} {short}")], &session),
         (&["HSET", KEY, "v", "1", &session, &format!("1 -1 {set} {set}")], &session),
+        (&["HSET", KEY, "v", "1", &session, &format!("1 1 {set} {set} 12")], &session),
         (&["HSET", KEY, "v", "1", "me", &format!("1 1 {set} {set}")], "field me"),
     ];
     for (make, word) in rows {

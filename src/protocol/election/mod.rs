@@ -453,7 +453,10 @@ impl Election {
                         written(State::Guarded, format!("{forgot}: nobody new may lead for one lease"))
                     }
                 } else if !self.stagger_left(candidacy).is_zero() {
-                    because(State::Standby, "this shard is left to others for a while, so that each leads its share")
+                    because(
+                        State::Standby,
+                        "left to others for a while: to those that lead less than their share, or are preferred",
+                    )
                 } else if self.knowledge.knows_of_release() {
                     because(State::Campaigning, "the last leader gave the lease back; asking the store")
                 } else if now < self.listen_until && candidacy.attempt != Attempt::default() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::super::ids::{SessionId, StoreTime};
-use super::super::shards::ShardSet;
+use super::super::shards::{Rank, ShardSet};
 
 /// What a replica says of itself. Nothing that must be safe rests on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub struct Portion {
     pub leads: ShardSet,
     /// The shards that it would not take now: it resigned them, or is handing them over.
     pub shuns: ShardSet,
+    /// What it is preferred by; none in a role that is split.
+    pub rank: Option<Rank>,
 }
 
 /// A replica's sign of life, and its question who else there is.

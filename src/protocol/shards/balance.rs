@@ -1,13 +1,14 @@
 //! One replica's side: for which shards it goes at once, for which it lets others go first, and what it hands over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::super::ids::{Mono, SessionId};
 use super::super::timing::Timing;
+use super::rank::{Rank, Ranking};
 use super::set::ShardSet;
 use super::spread::Spread;
-use super::{Participant, Portion};
+use super::{Participant, Portion, WHOLE};
 
 /// The pause after a handover that nobody took up doubles up to this many times: from 2 leases to 64.
 const DOUBLINGS_MAX: u32 = 5;
@@ -32,6 +33,20 @@ pub struct Orders {
     pub ask_soon: bool,
 }
 
+/// By what leaders are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// The shards of a role are spread evenly.
+    Even,
+    /// A role that is not split is led by who is preferred.
+    Preferred {
+        /// Of this replica.
+        rank: Rank,
+        /// For so long one that is preferred has been there, and another has led, when the lead is handed over.
+        after: Duration,
+    },
+}
+
 /// A handover that is not over.
 #[derive(Clone, Copy, Debug)]
 struct Handover {
@@ -48,6 +63,9 @@ pub struct Balance {
     session: SessionId,
     shards: u16,
     timing: Timing,
+    policy: Policy,
+    /// Since when it has led the role that is not split.
+    led_since: Option<Mono>,
     /// Who takes part, as last told, and when that was.
     members: Vec<Participant>,
     told_at: Option<Mono>,
@@ -66,6 +84,8 @@ impl Balance {
             session,
             shards,
             timing,
+            policy: Policy::Even,
+            led_since: None,
             members: Vec::new(),
             told_at: None,
             there_since: BTreeMap::new(),
@@ -75,9 +95,20 @@ impl Balance {
         }
     }
 
-    /// The role has so many shards from now on.
-    pub fn resize(&mut self, shards: u16) {
-        self.shards = shards;
+    /// The role has so many shards from now on, and these find their leaders by this.
+    pub fn change(&mut self, shards: u16, mut policy: Policy) {
+        if let Policy::Preferred { rank, .. } = &mut policy {
+            rank.learn(&self.members);
+        }
+        (self.shards, self.policy) = (shards, policy);
+    }
+
+    /// What this replica is to say that it is preferred by.
+    pub fn rank(&self) -> Option<Rank> {
+        match self.policy {
+            Policy::Even => None,
+            Policy::Preferred { rank, .. } => Some(rank),
+        }
     }
 
     /// How long a sign of life stands: half a lease, so that a replica that died is not counted any more by the time
@@ -111,11 +142,14 @@ impl Balance {
     pub fn decide(&mut self, now: Mono, mine: &Mine, told: Option<Vec<Participant>>) -> Orders {
         match told {
             Some(members) => {
+                // Who would not take the only lead there is might as well not be there.
+                let takes = |member: &&Participant| self.rank().is_none() || !member.portion.shuns.contains(WHOLE);
+                let there: BTreeSet<SessionId> = members.iter().filter(takes).map(|member| member.session).collect();
                 let before = self.there_since.len();
-                self.there_since.retain(|session, _| members.iter().any(|member| member.session == *session));
-                let has_changed = self.there_since.len() < before || self.there_since.len() < members.len();
-                for member in &members {
-                    self.there_since.entry(member.session).or_insert(now);
+                self.there_since.retain(|session, _| there.contains(session));
+                let has_changed = self.there_since.len() < before || self.there_since.len() < there.len();
+                for session in there {
+                    self.there_since.entry(session).or_insert(now);
                 }
                 if has_changed {
                     // What nobody took up then, somebody may now.
@@ -129,10 +163,22 @@ impl Balance {
             }
             None => {}
         }
-        let spread = Spread::new(self.shards, &self.members);
         self.follow_handover(now, mine);
-        let stagger = (0..self.shards).map(|shard| self.stagger(&spread, mine, shard)).collect();
-        let hand_over = self.surplus(now, &spread, mine);
+        if let Policy::Preferred { rank, .. } = &mut self.policy {
+            rank.learn(&self.members);
+        }
+        let (stagger, hand_over) = match self.policy {
+            Policy::Even => {
+                let spread = Spread::new(self.shards, &self.members);
+                let stagger = (0..self.shards).map(|shard| self.stagger(&spread, mine, shard)).collect();
+                (stagger, self.surplus(now, &spread, mine))
+            }
+            Policy::Preferred { after, .. } => {
+                let ranking = Ranking::new(&self.members);
+                let stagger = self.stagger_below(ranking.steps_below(self.session));
+                (vec![stagger], self.preferred(now, after, &ranking, mine))
+            }
+        };
         let ask_soon = self.handover.is_some_and(|it| it.left && mine.elsewhere.contains(it.shard));
         if let Some((shard, to)) = hand_over {
             self.handover = Some(Handover { shard, to, since: now, left: false });
@@ -164,6 +210,25 @@ impl Balance {
         let led = mine.portion.leads.iter().take_while(|shard| *shard < self.shards);
         let mut to = led.filter_map(|shard| Some((shard, spread.target(shard)?)));
         to.find(|(_, target)| *target != self.session && settled(*target))
+    }
+
+    /// Who is preferred hears of a vacancy as soon as all others, and needs no more than a moment.
+    fn stagger_below(&self, steps: usize) -> Duration {
+        let period = self.timing.renew_period();
+        (period / 5).saturating_mul(u32::try_from(steps).unwrap_or(u32::MAX)).min(period)
+    }
+
+    /// Who is to lead instead of this replica.
+    fn preferred(&mut self, now: Mono, after: Duration, ranking: &Ranking, mine: &Mine) -> Option<(u16, SessionId)> {
+        let leads = mine.portion.leads.contains(WHOLE);
+        self.led_since = leads.then(|| self.led_since.unwrap_or(now));
+        let has_led = self.led_since.is_some_and(|since| now.since(since) >= after);
+        if !has_led || self.handover.is_some() || now < self.next_handover {
+            return None;
+        }
+        let settled =
+            |session: &SessionId| self.there_since.get(session).is_some_and(|since| now.since(*since) >= after);
+        ranking.better(self.session).find(settled).map(|to| (WHOLE, to))
     }
 
     /// Whether the shard that was handed over last has found the owner that it was for. Another that takes it instead
@@ -347,7 +412,7 @@ mod tests {
     #[test]
     fn a_role_that_grows_has_orders_for_all_its_shards() {
         let mut one = balance(2);
-        one.resize(3);
+        one.change(3, Policy::Even);
         assert_eq!(one.decide(at(0), &mine(&[], &[]), None).stagger.len(), 3);
     }
 
@@ -371,5 +436,118 @@ mod tests {
         one.decide(at(LEASE), &mine(&[0, 1], &[]), three()).hand_over.unwrap();
         one.decide(at(10 * LEASE), &mine(&[0, 1], &[]), three());
         assert!(one.decide(at(10 * LEASE + 100), &mine(&[0, 1], &[]), two()).hand_over.is_some());
+    }
+
+    const AFTER: u64 = 10_000;
+
+    /// Session 1, of this priority, in a role with one leader.
+    fn preferring(priority: u32) -> Balance {
+        let mut one = balance(1);
+        let rank = Rank { priority, version: None };
+        one.change(1, Policy::Preferred { rank, after: ms(AFTER) });
+        one
+    }
+
+    /// Session, priority, whether it leads, whether it would not take the lead.
+    fn ranked(rows: &[(u128, u32, bool, bool)]) -> Option<Vec<Participant>> {
+        let only = |is: bool| if is { set(&[WHOLE]) } else { ShardSet::EMPTY };
+        let member = |(session, priority, leads, shuns): &(u128, u32, bool, bool)| Participant {
+            session: SessionId::from_u128(*session),
+            portion: Portion {
+                leads: only(*leads),
+                shuns: only(*shuns),
+                rank: Some(Rank { priority: *priority, version: None }),
+            },
+        };
+        Some(rows.iter().map(member).collect())
+    }
+
+    #[test]
+    fn who_is_preferred_goes_at_once_and_the_others_in_their_order() {
+        let all = || ranked(&[(1, 3, false, false), (2, 2, false, false), (3, 7, false, false), (4, 7, false, false)]);
+        let stagger = |one: &mut Balance, told| one.decide(at(0), &mine(&[], &[]), told).stagger;
+        assert_eq!(stagger(&mut preferring(3), all()), [ms(200)], "one step below two that are alike");
+        let low = ranked(&[(1, 1, false, false), (2, 2, false, false), (3, 7, false, false), (4, 8, false, false)]);
+        assert_eq!(stagger(&mut preferring(1), low), [ms(600)]);
+        let many: Vec<_> = (1..40).map(|n| (u128::from(n), n, false, false)).collect();
+        assert_eq!(stagger(&mut preferring(1), ranked(&many)), [ms(1_000)], "no longer than a renewal period");
+        let refuses = ranked(&[(1, 3, false, false), (2, 2, false, false), (3, 7, false, true)]);
+        assert_eq!(stagger(&mut preferring(3), refuses), [ms(0)], "for one that would not take it nobody waits");
+        assert_eq!(stagger(&mut preferring(3), None), [ms(0)], "nobody else is known");
+    }
+
+    /// Whether it hands the lead over, as leader, while session 2 is there.
+    fn hands_over(one: &mut Balance, now: u64, priority: u32, shuns: bool) -> bool {
+        let told = ranked(&[(1, 3, true, false), (2, priority, false, shuns)]);
+        one.decide(at(now), &mine(&[WHOLE], &[]), told).hand_over.is_some()
+    }
+
+    #[test]
+    fn the_lead_goes_to_who_is_preferred_once_that_one_has_been_there_for_a_while() {
+        let mut one = preferring(3);
+        assert!(!hands_over(&mut one, 0, 4, false));
+        assert!(!hands_over(&mut one, AFTER - 1, 4, false));
+        assert!(hands_over(&mut one, AFTER, 4, false));
+        assert!(!hands_over(&mut one, AFTER + 1, 4, false), "it is on its way");
+        for priority in [2, 3] {
+            let mut one = preferring(3);
+            assert!(!(0..9).any(|n| hands_over(&mut one, n * AFTER, priority, false)), "{priority} is not better");
+        }
+    }
+
+    #[test]
+    fn who_took_the_lead_keeps_it_for_a_while_whoever_is_there() {
+        let mut one = preferring(3);
+        let follows = ranked(&[(1, 3, false, false), (2, 4, false, false)]);
+        one.decide(at(0), &mine(&[], &[]), follows);
+        assert!(!hands_over(&mut one, AFTER, 4, false), "it leads from now on");
+        assert!(!hands_over(&mut one, 2 * AFTER - 1, 4, false));
+        assert!(hands_over(&mut one, 2 * AFTER, 4, false));
+    }
+
+    #[test]
+    fn who_stays_out_counts_from_when_it_does_no_longer() {
+        let mut one = preferring(3);
+        assert!(!hands_over(&mut one, 0, 4, false));
+        assert!(!hands_over(&mut one, 1, 4, true), "it resigned");
+        assert!(!hands_over(&mut one, AFTER, 4, true));
+        assert!(!hands_over(&mut one, AFTER + 1, 4, false));
+        assert!(!hands_over(&mut one, 2 * AFTER, 4, false));
+        assert!(hands_over(&mut one, 2 * AFTER + 1, 4, false));
+    }
+
+    #[test]
+    fn who_says_that_it_is_there_and_does_not_take_the_lead_is_given_it_ever_more_rarely() {
+        let mut one = preferring(3);
+        let follows = || ranked(&[(1, 3, false, false), (2, 4, false, false)]);
+        let mut given = Vec::new();
+        for now in (0..800_000).step_by(500) {
+            if hands_over(&mut one, now, 4, false) {
+                given.push(now);
+                one.decide(at(now + 100), &mine(&[], &[]), follows());
+            }
+        }
+        let pauses: Vec<u64> = given.windows(2).map(|two| (two[1] - two[0]) / LEASE).collect();
+        assert_eq!(pauses, [4, 8, 16, 32, 64, 64, 64]);
+    }
+
+    #[test]
+    fn the_age_of_a_version_is_learnt_and_told_and_kept_across_a_reload() {
+        use super::super::rank::AppVersion;
+        let runs = |since| Rank { priority: 0, version: Some(AppVersion::new("a", since)) };
+        let policy = Policy::Preferred { rank: runs(50), after: ms(AFTER) };
+        let mut one = balance(1);
+        one.change(1, policy);
+        assert_eq!(one.rank(), Some(runs(50)));
+        let told = |since| {
+            let portion = Portion { rank: Some(runs(since)), ..Portion::default() };
+            Some(vec![Participant { session: SessionId::from_u128(2), portion }])
+        };
+        one.decide(at(0), &mine(&[], &[]), told(20));
+        assert_eq!(one.rank(), Some(runs(20)));
+        one.change(1, policy);
+        assert_eq!(one.rank(), Some(runs(20)));
+        one.change(1, Policy::Even);
+        assert_eq!(one.rank(), None);
     }
 }

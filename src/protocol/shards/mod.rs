@@ -8,6 +8,8 @@
 //!   them.
 //! * [`Spread`]: who should lead which shard, computed from that by everybody alike.
 //! * [`Balance`]: one replica's side, how long it stays behind others for a free shard, and when it hands one over.
+//! * [`Rank`]: what some are preferred by, for a role that is not split and has one leader: such a role goes by a
+//!   [`Ranking`] instead of a spread, and all else is the same.
 //!
 //! # What keeps it calm
 //!
@@ -19,12 +21,19 @@
 //!    though it says so costs less and less.
 //! 4. A replica that has its share leaves a free shard to the others, but not for ever: after a few renewal periods,
 //!    more the more it leads, and two leases at most, it takes it all the same.
+//! 5. A role that goes to who is preferred moves only once that one has been there, and the other has led, for the
+//!    time that its configuration says.
 
 mod balance;
+mod rank;
 mod set;
 mod spread;
 
 pub use super::reference::presence::{Participant, Portion, Presence, PresenceRequest};
-pub use balance::{Balance, Mine, Orders};
+pub use balance::{Balance, Mine, Orders, Policy};
+pub use rank::{AppVersion, NoRank, Rank, Ranking};
 pub use set::{SHARDS_MAX, ShardSet};
 pub use spread::Spread;
+
+/// The number under which a role that is not split takes part as if it were its only shard.
+pub const WHOLE: u16 = 0;

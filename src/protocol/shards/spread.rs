@@ -102,7 +102,7 @@ mod tests {
 
     fn member(number: u128, leads: &[u16], shuns: &[u16]) -> Participant {
         let set = |shards: &[u16]| shards.iter().copied().collect();
-        Participant { session: session(number), portion: Portion { leads: set(leads), shuns: set(shuns) } }
+        Participant { session: session(number), portion: Portion { leads: set(leads), shuns: set(shuns), rank: None } }
     }
 
     /// Which member should lead each shard; 0 for nobody.
@@ -186,7 +186,7 @@ mod tests {
     fn what_nobody_below_its_share_takes_stays_where_it_is() {
         let of = |number, leads: &[u16], shuns: &[u16]| {
             let (leads, shuns) = (leads.iter().copied().collect(), shuns.iter().copied().collect());
-            Participant { session: session(number), portion: Portion { leads, shuns } }
+            Participant { session: session(number), portion: Portion { leads, shuns, rank: None } }
         };
         let spread = Spread::new(3, &[of(9, &[0, 1], &[]), of(3, &[2], &[]), of(4, &[], &[0, 1])]);
         assert_eq!([0, 1, 2].map(|shard| spread.target(shard)), [9, 9, 3].map(|number| Some(session(number))));

@@ -1,6 +1,7 @@
 //! Shards spread over replicas that die, end, stand still, fall ill and come back: never two owners, none for long,
 //! even once everything is well, and at rest from then on.
 
+mod preferences;
 mod world;
 
 use fastrand::Rng;
@@ -20,11 +21,15 @@ const SETTLED: Nanos = 50 * SECOND;
 /// A lease that runs out, the longest stagger, a lease of guard, and half a lease of listening with its look.
 const UNOWNED_MAX: Nanos = 5 * LEASE;
 
+fn asked_seeds() -> u64 {
+    std::env::var("BATON_SIM_SEEDS").map_or(2_000, |text| text.parse().expect("BATON_SIM_SEEDS is a number"))
+}
+
 fn scenario(seed: u64) -> Scenario {
     let mut rng = Rng::with_seed(seed);
     let (replicas, shards) = (rng.usize(1..=5), rng.u16(2..=16));
     let disturbances = any_disturbances(&mut rng, replicas, QUIET);
-    Scenario { seed, replicas, shards, disturbances, end: END, balanced: true }
+    Scenario { seed, replicas, shards, disturbances, end: END, balanced: true, preferring: None }
 }
 
 fn story(scenario: &Scenario, verdict: &Verdict) -> String {
@@ -56,10 +61,8 @@ fn complaint(verdict: &Verdict) -> Option<&'static str> {
 
 #[test]
 fn shards_have_one_owner_each_and_are_even_and_at_rest_once_all_is_well() {
-    let seeds = std::env::var("BATON_SIM_SEEDS").map_or(SEEDS, |text| {
-        // As many as the tests run without it for every 2,000.
-        text.parse::<u64>().expect("BATON_SIM_SEEDS is a number") * SEEDS / 2_000
-    });
+    // As many as the tests run without it for every 2,000.
+    let seeds = asked_seeds() * SEEDS / 2_000;
     let (mut terms, mut handovers, mut failed) = (0, 0, Vec::new());
     for seed in 0..seeds {
         let scenario = scenario(seed);
@@ -90,7 +93,7 @@ fn a_rolling_restart_moves_each_shard_a_few_times_and_no_more() {
             let at = first + replica as u64 * 30 * SECOND;
             disturbances.extend([(at, Disturbance::Stop(replica)), (at + 4 * SECOND, Disturbance::Start(replica))]);
         }
-        let scenario = Scenario { seed, replicas, shards, disturbances, end: END, balanced: true };
+        let scenario = Scenario { seed, replicas, shards, disturbances, end: END, balanced: true, preferring: None };
         let verdict = World::play(scenario.clone());
         assert_eq!(complaint(&verdict), None, "{}", story(&scenario, &verdict));
         let moved = verdict.terms.iter().filter(|(at, _)| *at >= first).count();
@@ -109,7 +112,8 @@ fn a_replica_that_says_it_takes_part_and_cannot_lead_leaves_no_shard_alone_and_m
     let start = [0, 1, 2].map(|replica| (0, Disturbance::Start(replica)));
     let feign = (SECOND, Disturbance::Feign(2, 2 * END));
     let disturbances = start.into_iter().chain([feign]).collect();
-    let scenario = Scenario { seed: 7, replicas: 3, shards: 12, disturbances, end: 2 * END, balanced: true };
+    let scenario =
+        Scenario { seed: 7, replicas: 3, shards: 12, disturbances, end: 2 * END, balanced: true, preferring: None };
     let verdict = World::play(scenario.clone());
     let told = story(&scenario, &verdict);
     assert!(verdict.two_owners.is_empty() && verdict.unowned_max <= UNOWNED_MAX, "{told}");

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton::protocol::{
-    Action, Announcement, Balance, Election, Event, Input, LeaseCell, Mine, Participant, Portion, Presence,
-    PresenceRequest, Profile, ReleaseReason, Rules, Server, SessionId, Stamped, State, StoreTime, Timing, View,
+    Action, Announcement, AppVersion, Balance, Election, Event, Input, LeaseCell, Mine, Participant, Policy, Portion,
+    Presence, PresenceRequest, Profile, Rank, ReleaseReason, Rules, Server, SessionId, Stamped, State, StoreTime,
+    Timing, View,
 };
 use fastrand::Rng;
 
@@ -45,6 +46,29 @@ pub struct Scenario {
     pub end: Nanos,
     /// Off: every replica goes for every shard, and keeps what it gets.
     pub balanced: bool,
+    /// By what some are preferred to lead the only shard there is; none: shards are spread evenly.
+    pub preferring: Option<Preferring>,
+}
+
+/// What replicas say of themselves.
+#[derive(Clone, Debug)]
+pub struct Preferring {
+    /// Of each replica.
+    pub priorities: Vec<u32>,
+    /// Those that start from then on run a newer version; none: versions count for nothing.
+    pub rollout: Option<Nanos>,
+    pub after: Nanos,
+}
+
+impl Preferring {
+    /// Of a replica that starts now.
+    fn policy(&self, replica: usize, now: Nanos) -> Policy {
+        // A name does not tell which is newer, here the least of all.
+        let version =
+            |rollout| AppVersion::new(if now < rollout { "2" } else { "1" }, 1_760_000_000_000_000 + now / 1_000);
+        let rank = Rank { priority: self.priorities[replica], version: self.rollout.map(version) };
+        Policy::Preferred { rank, after: Duration::from_nanos(self.after) }
+    }
 }
 
 /// What came of it.
@@ -58,8 +82,11 @@ pub struct Verdict {
     pub handovers: Vec<Nanos>,
     /// The longest that a shard had no owner though a replica was fit to lead it all the while.
     pub unowned_max: Nanos,
-    /// The last moment at which the shards were not evenly spread over the fit replicas.
+    /// The last moment at which the shards were not evenly spread over the fit replicas, or that of a role was not with
+    /// one of the greatest priority.
     pub uneven_at: Nanos,
+    /// How long after a leader stepped down another led, in the order of time. Its app drains at once.
+    pub vacancies: Vec<Nanos>,
 }
 
 struct Replica {
@@ -76,6 +103,7 @@ struct Replica {
     leaving: bool,
     paused_until: Nanos,
     feigns_until: Nanos,
+    last_news_at: Nanos,
     /// Counts the plans to ask who takes part; only the last one counts.
     round: u64,
     asking: bool,
@@ -91,6 +119,7 @@ impl Replica {
     fn mine(&self, now: Nanos) -> Option<Mine> {
         let local = self.clock.shows(now);
         let mut mine = Mine::default();
+        mine.portion.rank = self.balance.rank();
         for (shard, election) in (0..).zip(&self.elections) {
             let view = election.view(local);
             if view.state == State::Unhealthy {
@@ -132,6 +161,7 @@ pub struct World {
     presence_from: Nanos,
     sessions: u128,
     unowned_since: Vec<Nanos>,
+    vacant_since: Option<Nanos>,
     verdict: Verdict,
 }
 
@@ -156,12 +186,13 @@ impl World {
             presence_from: 0,
             sessions: 0,
             unowned_since: vec![0; usize::from(scenario.shards)],
+            vacant_since: None,
             verdict: Verdict::default(),
             rng: Rng::with_seed(rng.u64(..)),
             scenario,
         };
-        for _ in 0..world.scenario.replicas {
-            let replica = world.new_replica(false);
+        for number in 0..world.scenario.replicas {
+            let replica = world.new_replica(number, false);
             world.replicas.push(replica);
         }
         while let Some((now, happening)) = world.timeline.next(world.scenario.end) {
@@ -171,7 +202,7 @@ impl World {
         world.verdict
     }
 
-    fn new_replica(&mut self, alive: bool) -> Replica {
+    fn new_replica(&mut self, number: usize, alive: bool) -> Replica {
         self.sessions += 1;
         let session = SessionId::from_u128(u128::from(self.rng.u64(..)) << 64 | self.sessions);
         let clock = LocalClock::any(&mut self.rng);
@@ -197,12 +228,16 @@ impl World {
             }
             elections.push(election);
         }
+        let mut balance = Balance::new(session, shards, timing());
+        if let Some(preferring) = &self.scenario.preferring {
+            balance.change(shards, preferring.policy(number, self.now));
+        }
         let views = elections.iter().map(|election| election.view(local)).collect();
         Replica {
             session,
             clock,
             elections,
-            balance: Balance::new(session, shards, timing()),
+            balance,
             told: vec![None; usize::from(shards)],
             views,
             wakes: vec![None; usize::from(shards)],
@@ -211,6 +246,7 @@ impl World {
             leaving: false,
             paused_until: 0,
             feigns_until: 0,
+            last_news_at: 0,
             round: 0,
             asking: false,
             dirty: false,
@@ -223,7 +259,9 @@ impl World {
     }
 
     fn delay(&mut self) -> Nanos {
-        self.rng.u64(MS / 5..5 * MS)
+        // Preferences are judged by how soon another leads, so messages take no longer there than on a good day.
+        let most = if self.scenario.preferring.is_some() { 3 * MS / 2 } else { 5 * MS };
+        self.rng.u64(MS / 5..most)
     }
 
     /// The replica, if it is still the same process. What a paused one has to do it does later.
@@ -327,7 +365,10 @@ impl World {
     fn publish(&mut self, shard: u16, news: &Announcement) {
         for replica in 0..self.replicas.len() {
             if self.replicas[replica].alive {
-                let (when, session) = (self.now + self.delay(), self.replicas[replica].session);
+                // In the order in which they were published: they come over one connection.
+                let when = (self.now + self.delay()).max(self.replicas[replica].last_news_at);
+                self.replicas[replica].last_news_at = when;
+                let session = self.replicas[replica].session;
                 let input = Input::Heard(news.clone());
                 self.timeline.plan(when, Happening::Take { replica, session, shard, input });
             }
@@ -338,6 +379,7 @@ impl World {
         match event {
             Event::Elected { .. } => {
                 self.verdict.terms.push((self.now, shard));
+                self.verdict.vacancies.extend(self.vacant_since.take().map(|since| self.now - since));
                 for (number, other) in self.replicas.iter().enumerate().filter(|(number, _)| *number != replica) {
                     let local = other.clock.shows(self.now);
                     let leadership = other.elections[usize::from(shard)].leadership();
@@ -347,7 +389,16 @@ impl World {
                     }
                 }
             }
-            Event::Draining { reason: ReleaseReason::Balanced, .. } => self.verdict.handovers.push(self.now),
+            Event::Draining { reason, .. } => {
+                if *reason == ReleaseReason::Balanced {
+                    self.verdict.handovers.push(self.now);
+                }
+                if self.scenario.preferring.is_some() {
+                    let session = self.replicas[replica].session;
+                    self.vacant_since = Some(self.now);
+                    self.timeline.plan(self.now, Happening::Take { replica, session, shard, input: Input::Drained });
+                }
+            }
             _ => {}
         }
     }
@@ -430,8 +481,11 @@ impl World {
             let unowned = self.now - self.unowned_since[shard];
             self.verdict.unowned_max = self.verdict.unowned_max.max(unowned);
         }
+        let priority = |at: &usize| self.scenario.preferring.as_ref().map_or(0, |it| it.priorities[fit[*at]]);
+        let best = (0..fit.len()).map(|at| priority(&at)).max();
+        let led = (0..fit.len()).find(|at| leads[*at] > 0).as_ref().map(priority);
         let (least, most) = leads.iter().fold((usize::MAX, 0), |(l, m), n| ((*n).min(l), (*n).max(m)));
-        if leads.iter().sum::<usize>() < usize::from(self.scenario.shards) || most - least > 1 {
+        if leads.iter().sum::<usize>() < usize::from(self.scenario.shards) || most - least > 1 || led < best {
             self.verdict.uneven_at = self.now;
         }
     }
@@ -440,7 +494,7 @@ impl World {
         match disturbance {
             Disturbance::Start(replica) => {
                 if !self.replicas[replica].alive {
-                    self.replicas[replica] = self.new_replica(true);
+                    self.replicas[replica] = self.new_replica(replica, true);
                     self.tell_all(replica, || Input::Gap);
                     self.plan_to_ask(replica);
                 }

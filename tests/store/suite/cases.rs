@@ -438,7 +438,7 @@ async fn r8_a_holder_that_is_silent_for_its_whole_lease_is_overdue_whatever_the_
 async fn those_who_take_part_in_shards_are_told_of_each_other_for_as_long_as_they_say_so(stage: &mut Stage) {
     let store = stage.presence();
     let set = |shards: &[u16]| shards.iter().copied().collect();
-    let portion = |leads: &[u16], shuns: &[u16]| Some(Portion { leads: set(leads), shuns: set(shuns) });
+    let portion = |leads: &[u16], shuns: &[u16]| Some(Portion { leads: set(leads), shuns: set(shuns), rank: None });
     let note = async |number: u128, portion, span| {
         let request = PresenceRequest { session: SessionId::from_u128(number), portion, span };
         let members = store.presence(stage.role(), request).await.expect("an answer");

@@ -1,11 +1,12 @@
--- Who takes part in a role that is split over shards, and what each leads. Every replica says so for itself a few times
--- per lease; nothing that must be safe rests on it.
+-- Who takes part in a role that is split over shards, or led by who is preferred, and what each leads. Every replica
+-- says so for itself a few times per lease; nothing that must be safe rests on it.
 --
--- KEYS[1]  a hash: v, and for each session the words `at span leads shuns`: when it said so on this clock and for how
---          long that stands, in microseconds, and two sets of shards
--- ARGV     session, span_us (empty: it takes no part), leads, shuns, ttl_ms
--- Answers  present, the store's clock, and for each that takes part its session, leads and shuns
-local key, session, span, leads, shuns, ttl_ms = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+-- KEYS[1]  a hash: v, and for each session the words `at span leads shuns [rank]`: when it said so on this clock and
+--          for how long that stands, in microseconds, two sets of shards, and what it is preferred by
+-- ARGV     session, span_us (empty: it takes no part), leads, shuns, ttl_ms, rank (may be empty)
+-- Answers  present, the store's clock, and for each that takes part its session, leads, shuns and rank
+local key, session, span, leads, shuns, ttl_ms, rank =
+  KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
 local function text(number)
   return string.format('%.0f', number)
@@ -32,15 +33,16 @@ for i = 1, #stored, 2 do
   if field == 'v' then
     version = value
   elseif field ~= session then
-    local at, lasts, theirs, not_theirs = string.match(value, '^(%d+) (%d+) (%x+) (%x+)$')
-    if not at or #field ~= 32 or #theirs ~= 64 or #not_theirs ~= 64 or #at > 16 or #lasts > 16 then
+    local at, lasts, theirs, not_theirs, place = string.match(value, '^(%d+) (%d+) (%x+) (%x+) ?(%x*)$')
+    if not at or #field ~= 32 or #theirs ~= 64 or #not_theirs ~= 64 or #at > 16 or #lasts > 16
+      or (#place ~= 0 and #place ~= 40) then
       return garbage('field ' .. field .. ' is not what a replica says of itself')
     end
     at, lasts = tonumber(at), tonumber(lasts)
     -- One from the future was given before this clock was stepped back: its sender gives another soon.
     if at <= now and now < at + lasts then
       others = others + 1
-      for _, word in ipairs({ field, theirs, not_theirs }) do
+      for _, word in ipairs({ field, theirs, not_theirs, place }) do
         members[#members + 1] = word
       end
     else
@@ -56,9 +58,10 @@ end
 if span == '' then
   over[#over + 1] = session
 else
-  redis.call('HSET', key, 'v', '1', session, text(now) .. ' ' .. span .. ' ' .. leads .. ' ' .. shuns)
+  local words = { text(now), span, leads, shuns, rank ~= '' and rank or nil }
+  redis.call('HSET', key, 'v', '1', session, table.concat(words, ' '))
   redis.call('PEXPIRE', key, ttl_ms)
-  for _, word in ipairs({ session, leads, shuns }) do
+  for _, word in ipairs({ session, leads, shuns, rank }) do
     members[#members + 1] = word
   end
 end

@@ -1,4 +1,5 @@
-//! Who takes part in a role that is split over shards: the key, what goes into the script and what comes out.
+//! Who takes part in a role that is split over shards, or led by who is preferred: the key, what goes into the script
+//! and what comes out.
 
 use fred::types::Value;
 
@@ -21,13 +22,14 @@ pub fn key(prefix: &str, role: &RoleName) -> String {
 pub fn call(prefix: &str, role: &RoleName, request: &PresenceRequest) -> Call<'static> {
     let key = key(prefix, role);
     let span = request.portion.map_or_else(String::new, |_| request.span.as_micros().to_string());
-    let Portion { leads, shuns } = request.portion.unwrap_or_default();
+    let Portion { leads, shuns, rank } = request.portion.unwrap_or_default();
+    let rank = rank.map_or_else(String::new, |rank| rank.to_string());
     let ttl_ms = (request.span.as_millis() * TTL_SPANS).max(1).to_string();
     Call {
         script: &PRESENCE,
         slot: fred::util::redis_keyslot(key.as_bytes()),
         keys: vec![key],
-        args: vec![request.session.to_string(), span, leads.to_string(), shuns.to_string(), ttl_ms],
+        args: vec![request.session.to_string(), span, leads.to_string(), shuns.to_string(), ttl_ms, rank],
         last: None,
     }
 }
@@ -45,7 +47,12 @@ pub fn reply(reply: Value) -> Result<Vec<Participant>, StoreError> {
     let mut members = Vec::new();
     while fields.rest.len() > 0 {
         let session = fields.text()?.parse().map_err(|_| misunderstood())?;
-        let portion = Portion { leads: shards(&mut fields)?, shuns: shards(&mut fields)? };
+        let (leads, shuns) = (shards(&mut fields)?, shards(&mut fields)?);
+        let rank = match fields.text()?.as_str() {
+            "" => None,
+            rank => Some(rank.parse().map_err(|_| misunderstood())?),
+        };
+        let portion = Portion { leads, shuns, rank };
         members.push(Participant { session, portion });
     }
     members.sort_by_key(|member| member.session);
