@@ -36,8 +36,19 @@ pub fn cases() -> Vec<Case> {
         case("openshift", json!({"baton": {"platformUser": true}})),
         case("long-names", long_names()),
         case("extras", extras()),
+        case("preferences", preferences()),
         case("failover", json!({"baton": {"config": {"kubernetes": {"fastFailover": true}}}})),
     ]
+}
+
+/// Two roles prefer the newest, one a place.
+fn preferences() -> Value {
+    let roles = json!([
+        {"name": "scheduler", "prefer": "newest", "preferAfter": "30s"},
+        {"name": "outbox", "prefer": "newest"},
+        {"name": "reports", "priority": "${ZONE_PRIORITY:-0}"},
+    ]);
+    json!({"baton": {"config": {"roles": roles, "defaultRole": "scheduler"}}})
 }
 
 fn from_a_secret() -> Value {

@@ -113,7 +113,7 @@ fn check_config(folder: &Path, text: &str) -> (Option<i32>, String) {
     std::fs::write(&file, text).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_baton"));
     command.arg("check-config").arg(&file).stdin(Stdio::null());
-    let pod = [("POD_NAME", "web-0"), ("POD_NAMESPACE", "shop"), ("POD_UID", "1b3f-22")];
+    let pod = [("POD_NAME", "web-0"), ("POD_NAMESPACE", "shop"), ("POD_UID", "1b3f-22"), ("POD_VERSION", "5f7c9")];
     let output = command
         .envs(pod)
         .env("ZONE", "a")

@@ -94,6 +94,16 @@ pub fn check_mounts(pod: &Value) -> Vec<String> {
     complaints
 }
 
+/// Complaints about what tells the sidecar which version it is beside. A variable that stands for another is filled in
+/// only if that one is before it.
+pub fn check_version(pod: &Value, prefers_newest: bool) -> Vec<String> {
+    let variables = sidecar(pod).map_or(&[][..], |sidecar| list(&sidecar["env"]));
+    let names: Vec<&str> = variables.iter().filter_map(|variable| variable["name"].as_str()).collect();
+    let told = names.windows(3).any(|three| three == ["POD_TEMPLATE_HASH", "POD_REVISION_HASH", "POD_VERSION"]);
+    let is_right = told == prefers_newest && names.contains(&"POD_VERSION") == prefers_newest;
+    if is_right { Vec::new() } else { vec!["POD_VERSION where it is not needed, or none where it is".to_owned()] }
+}
+
 /// Complaints about the sidecar's place in the pod, its probes and its token.
 pub fn check_sidecar(pod: &Value, native: bool, needs_token: bool, needs_pod: bool) -> Vec<String> {
     let Some(sidecar) = sidecar(pod) else { return vec!["no sidecar".to_owned()] };

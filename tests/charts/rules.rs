@@ -7,7 +7,7 @@ use testkit::helm::{Charts, ask, object};
 use testkit::root;
 
 use crate::matrix::rendered;
-use crate::pods::{check_mounts, check_security, check_sidecar, containers, pod, sidecar};
+use crate::pods::{check_mounts, check_security, check_sidecar, check_version, containers, pod, sidecar};
 
 fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
     objects.iter().filter(|object| object["kind"] == kind).collect()
@@ -33,6 +33,7 @@ fn every_pod_is_restricted_and_the_sidecar_is_where_and_what_it_should_be() {
                 let needs_token = matches!(case.name, "kubernetes" | "extras" | "failover");
                 let knows_its_pod = matches!(case.name, "extras" | "failover");
                 complaints.extend(check_sidecar(pod, native, needs_token, knows_its_pod));
+                complaints.extend(check_version(pod, case.name == "preferences"));
             }
             assert!(complaints.is_empty(), "{}: {} {complaints:#?}", case.name, object["metadata"]["name"]);
         }

@@ -231,6 +231,19 @@ yes
 {{- end -}}
 {{- end -}}
 
+{{/* "yes" when it needs to know which version its pod is of: a Deployment's pods have one label that tells, those of a
+StatefulSet another, and a variable without its label is empty. */}}
+{{- define "baton.prefersNewest" -}}
+{{- $config := include "baton.given" . | fromJson -}}
+{{- if not $config.version -}}
+{{- range $config.roles -}}
+{{- if .prefer -}}
+yes
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* "yes" when the sidecar talks to the API server, and so needs a token and rights. */}}
 {{- define "baton.needsApi" -}}
 {{- $config := include "baton.given" . | fromJson -}}

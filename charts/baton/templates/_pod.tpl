@@ -53,6 +53,18 @@ env:
       fieldRef:
         fieldPath: metadata.uid
   {{- end }}
+  {{- if include "baton.prefersNewest" . }}
+  - name: POD_TEMPLATE_HASH
+    valueFrom:
+      fieldRef:
+        fieldPath: metadata.labels['pod-template-hash']
+  - name: POD_REVISION_HASH
+    valueFrom:
+      fieldRef:
+        fieldPath: metadata.labels['controller-revision-hash']
+  - name: POD_VERSION
+    value: $(POD_TEMPLATE_HASH)$(POD_REVISION_HASH)
+  {{- end }}
   {{- range include "baton.logins" . | fromJsonArray }}
   {{- if and .secret.existingSecret .secret.urlKey }}
   - name: {{ .variable }}
