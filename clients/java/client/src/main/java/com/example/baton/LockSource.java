@@ -89,7 +89,7 @@ final class LockSource implements Source {
 
   @Override
   public void leave(Grant grant) {
-    sidecar.tell(sidecar.request("DELETE", path + "/" + grant.id()));
+    sidecar.tell("DELETE", path + "/" + grant.id());
   }
 
   @Override

@@ -70,7 +70,7 @@ final class RoleSource implements Source {
 
   @Override
   public void leave(Grant grant) {
-    sidecar.tell(sidecar.request("POST", path + "/drained?hold=" + Sidecar.encode(grant.id())));
+    sidecar.tell("POST", path + "/drained?hold=" + Sidecar.encode(grant.id()));
   }
 
   @Override

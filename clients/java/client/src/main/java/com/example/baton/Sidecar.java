@@ -83,8 +83,17 @@ final class Sidecar {
     }
   }
 
-  /** One request whose answer changes nothing. It is waited for, also by an interrupted thread. */
-  void tell(HttpRequest request) {
+  /**
+   * One request whose answer changes nothing. It is waited for, also by an interrupted thread; that
+   * it cannot be sent changes nothing either.
+   */
+  void tell(String method, String path) {
+    HttpRequest request;
+    try {
+      request = request(method, path);
+    } catch (BatonException noToken) {
+      return;
+    }
     CompletableFuture<HttpResponse<String>> response = http.sendAsync(request, WholeAnswer::new);
     response.copy().orTimeout(LEAVE_SECONDS, TimeUnit.SECONDS).exceptionally(error -> null).join();
     response.cancel(true);

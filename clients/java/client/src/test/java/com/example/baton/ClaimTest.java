@@ -217,6 +217,17 @@ class ClaimTest {
     }
   }
 
+  @Test
+  void whoCannotReadTheTokenAtItsEndHangsUpAllTheSame(@TempDir Path folder) throws Exception {
+    Path file = Files.writeString(folder.resolve("token"), "open-sesame\n");
+    try (StandIn sidecar = StandIn.leading(LONG_MS)) {
+      Lead lead = Baton.builder().url(sidecar.url()).tokenFile(file).build().leading("it");
+      Files.delete(file);
+      lead.close();
+      assertTrue(sidecar.holdIsClosed.await(30, TimeUnit.SECONDS), "its connection is closed");
+    }
+  }
+
   private static Set<String> threadsOf(String prefix) {
     return Thread.getAllStackTraces().keySet().stream()
         .map(Thread::getName)
