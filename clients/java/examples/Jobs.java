@@ -7,7 +7,8 @@ import java.net.InetSocketAddress;
 public class Jobs {
   public static void main(String[] arguments) throws Exception {
     InetAddress loopback = InetAddress.getLoopbackAddress();
-    HttpServer server = HttpServer.create(new InetSocketAddress(loopback, 8080), 0);
+    int port = Integer.getInteger("port", 8080);
+    HttpServer server = HttpServer.create(new InetSocketAddress(loopback, port), 0);
     server.createContext(
         "/jobs/nightly",
         new JobHandler(run -> "the report of " + run.scheduledTime() + ", token " + run.token()));

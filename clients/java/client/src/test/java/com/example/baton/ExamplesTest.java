@@ -9,6 +9,8 @@ import java.net.http.HttpRequest;
 import java.net.http.HttpResponse.BodyHandlers;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -43,9 +45,10 @@ class ExamplesTest {
 
   @Test
   void jobsAreDone() throws Exception {
-    Process process = start("Jobs", "http://127.0.0.1:4040");
+    int port = Replicas.freePorts(1);
+    Process process = start("Jobs", "http://127.0.0.1:4040", "-Dport=" + port);
     HttpRequest request =
-        HttpRequest.newBuilder(Replicas.url(8080).resolve("/jobs/nightly"))
+        HttpRequest.newBuilder(Replicas.url(port).resolve("/jobs/nightly"))
             .header("Baton-Run-Id", "nightly-1763690400")
             .header("Baton-Scheduled-Time", "2025-11-21T02:00:00Z")
             .header("Baton-Attempt", "1")
@@ -68,12 +71,14 @@ class ExamplesTest {
     }
   }
 
-  private static Process start(String example, String url) throws IOException {
+  private static Process start(String example, String url, String... options) throws IOException {
     String java = Path.of(System.getProperty("java.home"), "bin", "java").toString();
     String file = FOLDER.resolve(example + ".java").toString();
+    List<String> command = new ArrayList<>(List.of(java, "-cp", "target/classes:target/lib/*"));
+    command.addAll(List.of(options));
+    command.add(file);
     ProcessBuilder builder =
-        new ProcessBuilder(java, "-cp", "target/classes:target/lib/*", file)
-            .redirectError(ProcessBuilder.Redirect.INHERIT);
+        new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT);
     builder.environment().put("BATON_URL", url);
     return builder.start();
   }
