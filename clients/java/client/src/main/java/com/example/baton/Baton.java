@@ -133,7 +133,7 @@ public final class Baton {
    * @throws BatonException if the file with the token cannot be read
    */
   public HeldLock lock(String name, LockOptions options) throws InterruptedException {
-    LockSource source = new LockSource(sidecar, name, options);
+    LockSource source = new LockSource(sidecar, name, options, clock);
     HeldLock lock = new HeldLock(name, source, source.open(), clock, options.margin());
     if (!lock.begins()) {
       lock.token();

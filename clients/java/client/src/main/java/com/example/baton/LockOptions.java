@@ -15,6 +15,10 @@ import java.util.Objects;
  * @param fair whether it is first come, first served
  * @param permits how many may hold the name at once, 1 to 100. All who use it ask for the same
  *     number
+ * @param atLeast for how long nobody else gets the lock, though it is given back before or this
+ *     process dies; at most the lease
+ * @param max when it is lost though it is still held, 100 ms to 24 h after it is asked for: a wait
+ *     counts, too. Null for never
  * @param margin how long before the end of what the sidecar promised the lock is over. Null for a
  *     tenth of what is promised at once, and 20 ms at the least
  */
@@ -24,13 +28,15 @@ public record LockOptions(
     Duration lease,
     boolean fair,
     Integer permits,
+    Duration atLeast,
+    Duration max,
     Duration margin) {
   /** A wait without end. */
   public static final Duration FOREVER = ChronoUnit.FOREVER.getDuration();
 
   /** No wait, no owner, and the sidecar's own lease. */
   public static final LockOptions DEFAULT =
-      new LockOptions(Duration.ZERO, null, null, false, null, null);
+      new LockOptions(Duration.ZERO, null, null, false, null, null, null, null);
 
   /**
    * The options that are given.
@@ -40,6 +46,8 @@ public record LockOptions(
    * @param lease as of the record
    * @param fair as of the record
    * @param permits as of the record
+   * @param atLeast as of the record
+   * @param max as of the record
    * @param margin as of the record
    * @throws IllegalArgumentException if the wait or the margin is negative
    */
@@ -58,7 +66,7 @@ public record LockOptions(
    * @throws IllegalArgumentException if it is negative
    */
   public LockOptions withMaxWait(Duration maxWait) {
-    return new LockOptions(maxWait, owner, lease, fair, permits, margin);
+    return new LockOptions(maxWait, owner, lease, fair, permits, atLeast, max, margin);
   }
 
   /**
@@ -68,7 +76,7 @@ public record LockOptions(
    * @return new options
    */
   public LockOptions withOwner(String owner) {
-    return new LockOptions(maxWait, owner, lease, fair, permits, margin);
+    return new LockOptions(maxWait, owner, lease, fair, permits, atLeast, max, margin);
   }
 
   /**
@@ -78,7 +86,7 @@ public record LockOptions(
    * @return new options
    */
   public LockOptions withLease(Duration lease) {
-    return new LockOptions(maxWait, owner, lease, fair, permits, margin);
+    return new LockOptions(maxWait, owner, lease, fair, permits, atLeast, max, margin);
   }
 
   /**
@@ -88,7 +96,7 @@ public record LockOptions(
    * @return new options
    */
   public LockOptions withFair(boolean fair) {
-    return new LockOptions(maxWait, owner, lease, fair, permits, margin);
+    return new LockOptions(maxWait, owner, lease, fair, permits, atLeast, max, margin);
   }
 
   /**
@@ -98,7 +106,27 @@ public record LockOptions(
    * @return new options
    */
   public LockOptions withPermits(int permits) {
-    return new LockOptions(maxWait, owner, lease, fair, permits, margin);
+    return new LockOptions(maxWait, owner, lease, fair, permits, atLeast, max, margin);
+  }
+
+  /**
+   * These options with a rest.
+   *
+   * @param atLeast for how long nobody else gets the lock, though it is given back before
+   * @return new options
+   */
+  public LockOptions withAtLeast(Duration atLeast) {
+    return new LockOptions(maxWait, owner, lease, fair, permits, atLeast, max, margin);
+  }
+
+  /**
+   * These options with an end.
+   *
+   * @param max when the lock is lost though it is still held, from when it is asked for
+   * @return new options
+   */
+  public LockOptions withMax(Duration max) {
+    return new LockOptions(maxWait, owner, lease, fair, permits, atLeast, max, margin);
   }
 
   /**
@@ -109,6 +137,6 @@ public record LockOptions(
    * @throws IllegalArgumentException if it is negative
    */
   public LockOptions withMargin(Duration margin) {
-    return new LockOptions(maxWait, owner, lease, fair, permits, margin);
+    return new LockOptions(maxWait, owner, lease, fair, permits, atLeast, max, margin);
   }
 }

@@ -13,11 +13,15 @@ final class LockSource implements Source {
   private final Sidecar sidecar;
   private final String path;
   private final LockOptions options;
+  private final Clock clock;
+  private final Moment asked;
 
-  LockSource(Sidecar sidecar, String name, LockOptions options) {
+  LockSource(Sidecar sidecar, String name, LockOptions options, Clock clock) {
     this.sidecar = sidecar;
     this.path = "/locks/" + Sidecar.encode(name);
     this.options = options;
+    this.clock = clock;
+    this.asked = clock.now();
   }
 
   Grant open() throws InterruptedException {
@@ -63,6 +67,12 @@ final class LockSource implements Source {
     if (options.permits() != null) {
       query.append("&permits=").append(options.permits());
     }
+    if (options.atLeast() != null) {
+      query.append("&atLeast=").append(options.atLeast().toMillis()).append("ms");
+    }
+    if (options.max() != null) {
+      query.append("&max=").append(options.max().toMillis()).append("ms");
+    }
     return query.toString();
   }
 
@@ -83,8 +93,16 @@ final class LockSource implements Source {
     Optional<Long> validForMs =
         response.headers().firstValue("Baton-Valid-For-Ms").map(Json::whole);
     return response.statusCode() == 204 && validForMs.isPresent()
-        ? new Answer.Valid(TimeUnit.MILLISECONDS.toNanos(validForMs.get()))
+        ? new Answer.Valid(
+            Math.min(TimeUnit.MILLISECONDS.toNanos(validForMs.get()), nanosUntilMax()))
         : new Answer.Unclear();
+  }
+
+  /** The sidecar ends the lock then, whatever it has answered before. */
+  private long nanosUntilMax() {
+    return options.max() == null
+        ? Long.MAX_VALUE
+        : clock.now().nanosUntil(asked.plusNanos(TimeUnit.NANOSECONDS.convert(options.max())));
   }
 
   @Override

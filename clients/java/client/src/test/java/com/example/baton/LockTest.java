@@ -136,4 +136,38 @@ class LockTest {
     Baton nobody = Baton.builder().url(Replicas.url(Replicas.freePorts(1))).build();
     assertThrows(UnreachableException.class, () -> nobody.lock("orders", WAITING));
   }
+
+  private static boolean isFree(String name) throws InterruptedException {
+    try {
+      there.lock(name).close();
+      return true;
+    } catch (LockHeldException held) {
+      return false;
+    }
+  }
+
+  @Test
+  void itRestsForAsLongAsWasAskedFor() throws Exception {
+    Duration atLeast = Duration.ofSeconds(2);
+    long began = System.nanoTime();
+    here.lock("rests", LockOptions.DEFAULT.withAtLeast(atLeast)).close();
+    Eventually.until("it is free", () -> isFree("rests"));
+    assertTrue(System.nanoTime() - began >= atLeast.toNanos());
+  }
+
+  @Test
+  void itIsLostAfterAsLongAsWasAskedFor() throws Exception {
+    Duration max = Duration.ofSeconds(2);
+    long asked = System.nanoTime();
+    try (HeldLock lock = here.lock("hangs", LockOptions.DEFAULT.withMax(max))) {
+      Duration passed = Duration.ofNanos(System.nanoTime() - asked);
+      assertTrue(lock.remaining().compareTo(max.minus(passed)) <= 0, "though the lease is longer");
+      assertThrows(InterruptedException.class, () -> TimeUnit.HOURS.sleep(1));
+      long ended = System.nanoTime() - asked;
+      assertTrue(ended <= max.plusSeconds(1).toNanos(), ended + " ns");
+      assertTrue(ended >= max.dividedBy(2).toNanos(), ended + " ns");
+      assertThrows(LockLostException.class, lock::token);
+      Eventually.until("it is free", () -> isFree("hangs"));
+    }
+  }
 }
