@@ -35,7 +35,7 @@ public final class Replicas implements AutoCloseable {
     return start(count, freePorts(count));
   }
 
-  static Replicas start(int count, int port) throws Exception {
+  public static Replicas start(int count, int port) throws Exception {
     Process process = run("dev", "--replicas", "" + count, "--lease", "15s", "--port", "" + port);
     Replicas replicas = new Replicas(process, port, count);
     Eventually.until("a replica leads", () -> replicas.leader() >= 0);
@@ -57,7 +57,7 @@ public final class Replicas implements AutoCloseable {
   }
 
   /** As many ports in a row that are free, and those for telemetry, 100 above. */
-  static int freePorts(int count) {
+  public static int freePorts(int count) {
     while (true) {
       int port = ThreadLocalRandom.current().nextInt(20_000, 32_000);
       if (areFree(port, count) && areFree(port + 100, count)) {
@@ -78,7 +78,7 @@ public final class Replicas implements AutoCloseable {
     return true;
   }
 
-  static URI url(int port) {
+  public static URI url(int port) {
     return URI.create("http://127.0.0.1:" + port);
   }
 
@@ -129,6 +129,18 @@ public final class Replicas implements AutoCloseable {
             throw new CompletionException(error);
           }
         });
+  }
+
+  /** As kill -9 would. Another takes its place after 3 s. */
+  public void kill(int replica) {
+    try {
+      int status = run("dev", "kill", "--port", "" + port, "" + replica).waitFor();
+      if (status != 0) {
+        throw new AssertionError("baton dev kill ended with " + status);
+      }
+    } catch (IOException | InterruptedException error) {
+      throw new CompletionException(error);
+    }
   }
 
   @Override
