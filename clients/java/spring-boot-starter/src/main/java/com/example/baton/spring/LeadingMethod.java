@@ -76,7 +76,8 @@ final class LeadingMethod {
               }
             },
             "baton leading " + role);
-    thread.setDaemon(true);
+    // An app without a server lives as long as its context, also while it does not lead.
+    thread.setDaemon(false);
     thread.start();
   }
 

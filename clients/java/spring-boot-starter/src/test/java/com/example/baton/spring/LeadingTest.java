@@ -50,9 +50,11 @@ class LeadingTest {
   /** Steps that are called again and again. */
   static class Steps {
     final List<String> heard = new CopyOnWriteArrayList<>();
+    volatile boolean isDaemon = true;
 
     @Leading(value = "${the.role}", fixedDelay = "10ms")
     void step(Lead lead) {
+      isDaemon = Thread.currentThread().isDaemon();
       heard.add("works " + (lead.token() > 0));
       throw new IllegalStateException("it is called again all the same");
     }
@@ -79,6 +81,9 @@ class LeadingTest {
             context -> {
               List<String> now = context.getBean(Steps.class).heard;
               Eventually.until("it works", () -> now.size() > 3);
+              assertThat(context.getBean(Steps.class).isDaemon)
+                  .as("whether an app without a server would end")
+                  .isFalse();
               HealthIndicator health = context.getBean(HealthIndicator.class);
               assertThat(health.health())
                   .isEqualTo(Health.up().withDetail("scheduler", "leads").build());
