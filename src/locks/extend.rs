@@ -47,13 +47,20 @@ pub(super) async fn extend_once(
     }
     let names = known.as_ref().map_or_else(|| vec![name.clone()], |lock| lock.names.clone());
     let seat = service.held.seat(id);
+    // One that is given back meanwhile, or was held for long enough, is promised to nobody any more.
+    let was_known = known.is_some();
     let restore = known.map(|lock| lock.restore(&service.settings.identity, sent_at));
     let (session, guard) = (service.session, service.settings.guard);
     let request = ExtendRequest { names, id, session, seat, lease, restore, guard };
     match service.timed(StoreCommand::LockExtend, service.store.extend(request)).await? {
         ExtendReply::Extended { token, lease, restored, .. } => {
             service.held.saw(token);
-            let valid_until = service.held.extended(id, lease, sent_at + valid_span(lease));
+            let valid_until = sent_at + valid_span(lease);
+            let valid_until = match service.held.extended(id, lease, valid_until) {
+                Some(noted) => noted,
+                None if was_known => return Ok(None),
+                None => valid_until,
+            };
             if restored {
                 service.telemetry.record_lock(&LockEvent::Restored { name: name.clone(), token });
             }

@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 
 use super::service::{ANSWER_SPAN, Granted};
 use super::turns::{Given, Passed, is_exclusive};
+use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicU64, Ordering};
-use crate::base::sync::{Mutex, MutexGuard};
 use crate::protocol::{AcquireRequest, LockGrant, LockId, LockName, LockTurn, Mono, Restore, Token, TurnSeat};
 use crate::telemetry::{LockEvent, Telemetry};
 
@@ -35,6 +35,8 @@ pub(super) struct HeldLock {
     keep_until: Mono,
     /// Until when it may be acted upon (R2).
     pub(super) valid_until: Mono,
+    /// Past which nothing is promised of it, however often it is extended.
+    promised_max: Option<Mono>,
     /// The turn that it has its place in, as long as the store may not know that it is its turn.
     given: Option<Given>,
     /// The turn may go on from here.
@@ -70,6 +72,7 @@ impl HeldLock {
             lease: request.lease,
             keep_until: Mono::default(),
             valid_until,
+            promised_max: None,
             passes: given.is_some(),
             given,
             was_passed: false,
@@ -227,7 +230,7 @@ impl Held {
             }
             locks.insert(id, lock);
         }
-        self.count(locks);
+        self.count(&locks);
         Granted { id, token, holds, lease, valid_until }
     }
 
@@ -235,6 +238,14 @@ impl Held {
     pub(super) fn keep(&self, id: LockId, until: Mono) {
         if let Some(lock) = self.locks.lock().get_mut(&id) {
             lock.keep_until = until;
+        }
+    }
+
+    /// Nothing is promised of a hold past this moment.
+    pub(super) fn promise_at_most(&self, id: LockId, until: Mono) {
+        if let Some(lock) = self.locks.lock().get_mut(&id) {
+            lock.promised_max = Some(until);
+            lock.valid_until = lock.valid_until.min(until);
         }
     }
 
@@ -252,14 +263,16 @@ impl Held {
         self.locks.lock().get_mut(&id).expect("it is held").valid_until = valid_until;
     }
 
-    /// Notes an extension. Returns until when the hold may be acted upon now: never less long than before.
-    pub(super) fn extended(&self, id: LockId, lease: Duration, valid_until: Mono) -> Mono {
+    /// Notes an extension. Returns until when the hold may be acted upon now: never less long than before. None, if it
+    /// is not known (any more).
+    pub(super) fn extended(&self, id: LockId, lease: Duration, valid_until: Mono) -> Option<Mono> {
         let mut locks = self.locks.lock();
-        let Some(lock) = locks.get_mut(&id) else { return valid_until };
+        let lock = locks.get_mut(&id)?;
+        let valid_until = lock.promised_max.map_or(valid_until, |most| most.min(valid_until));
         (lock.lease, lock.valid_until) = (lock.lease.max(lease), lock.valid_until.max(valid_until));
         // It has been told now.
         lock.given = None;
-        lock.valid_until
+        Some(lock.valid_until)
     }
 
     /// A hold is about to be given back: nothing puts it back from here on. The hold as it was; and whether its turn
@@ -288,7 +301,10 @@ impl Held {
 
     /// A hold was given back.
     pub(super) fn forget(&self, id: LockId) -> Option<HeldLock> {
-        let mut locks = self.locks.lock();
+        self.remove(&mut self.locks.lock(), id)
+    }
+
+    fn remove(&self, locks: &mut HashMap<LockId, HeldLock>, id: LockId) -> Option<HeldLock> {
         let known = locks.remove(&id);
         if let Some(name) = known.as_ref().and_then(|lock| lock.names.first()) {
             let mut by_name = self.by_name.lock();
@@ -310,6 +326,18 @@ impl Held {
         }
     }
 
+    /// The same of one whose promise is over. Not, if an extension has made that longer: until when it stands then.
+    pub(super) fn lost_unless_promised(&self, id: LockId, name: &LockName, now: Mono) -> Option<Mono> {
+        let mut locks = self.locks.lock();
+        let promised = locks.get(&id).map(|lock| lock.valid_until).filter(|until| now < *until);
+        if promised.is_none()
+            && let Some(lock) = self.remove(&mut locks, id)
+        {
+            self.telemetry.record_lock(&LockEvent::Lost { name: name.clone(), token: lock.token });
+        }
+        promised
+    }
+
     /// Keeps a hold past its lease until this is dropped, so that [`Self::lost`] finds it.
     pub(super) fn renewed(&self, id: LockId) -> Option<Arc<Notify>> {
         self.locks.lock().get(&id).map(|lock| Arc::clone(&lock.renewed))
@@ -324,10 +352,10 @@ impl Held {
             ids.retain(|id| locks.contains_key(id));
             !ids.is_empty()
         });
-        self.count(locks);
+        self.count(&locks);
     }
 
-    fn count(&self, locks: MutexGuard<'_, HashMap<LockId, HeldLock>>) {
+    fn count(&self, locks: &HashMap<LockId, HeldLock>) {
         self.telemetry.locks_held(locks.len());
     }
 }

@@ -64,6 +64,9 @@ pub(super) async fn hold(service: &Arc<LockService>, want: Want, max: Option<Dur
     let renewed = service.held.renewed(granted.id);
     let plan = HeldOpen::new(service.now(), granted.valid_until, granted.lease, max);
     granted.valid_until = plan.valid_until();
+    if let Some(end) = plan.ends_at() {
+        service.held.promise_at_most(granted.id, end);
+    }
     let (told, state) = watch::channel(HoldState::Held { valid_until: granted.valid_until });
     let renewal = Renewal { service: Arc::clone(service), names, granted, plan, told, failing, renewed, _place: place };
     service.upkeep.spawn(renewal.run());
@@ -106,11 +109,23 @@ impl Renewal {
         let mut backoff = self.service.backoff();
         loop {
             let now = self.service.now();
+            if let Some(held) = self.service.held.get(self.granted.id, now) {
+                // By `PUT`, whose promises are as good.
+                self.plan.promised(held.valid_until);
+            }
             let app_fails = *self.failing.borrow_and_update() > 0;
             let pause = match self.plan.step(now, app_fails) {
                 HoldStep::Wait { until } => until.since(now),
                 HoldStep::Extend => Duration::ZERO,
-                HoldStep::Over(end) => return self.over(end, &name).await,
+                HoldStep::Over(HoldEnd::Max) => return self.over(HoldEnd::Max).await,
+                // Counted first: who is told may look at once, on another thread.
+                HoldStep::Over(end) => match self.service.held.lost_unless_promised(self.granted.id, &name, now) {
+                    Some(until) => {
+                        self.plan.promised(until);
+                        continue;
+                    }
+                    None => return self.over(end).await,
+                },
             };
             tokio::select! {
                 biased;
@@ -140,16 +155,12 @@ impl Renewal {
     }
 
     /// The store may still have it.
-    async fn over(self, end: HoldEnd, name: &LockName) {
+    async fn over(self, end: HoldEnd) {
         let reason = match end {
             HoldEnd::NotExtended => "it could not be extended in time",
             HoldEnd::AppFails => "the app fails its health check (appCheck), so it was not extended",
             HoldEnd::Max => "it was held for as long as it was asked for (max)",
         };
-        if end != HoldEnd::Max {
-            // Counted first: who is told may look at once, on another thread.
-            self.service.held.lost(self.granted.id, name);
-        }
         self.tell(HoldState::Lost { reason });
         self.give_back().await;
     }

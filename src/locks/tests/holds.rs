@@ -216,3 +216,29 @@ async fn a_hold_ends_when_it_was_held_for_as_long_as_it_was_asked_for() {
     let brief = stage.service.hold(want(), Some(max)).await.unwrap();
     assert!(brief.granted.valid_until <= stage.service.now() + max, "nothing is promised past its end");
 }
+
+/// A client that has a connection may send `PUT` as well, for a lease of its own choice.
+#[tokio::test]
+async fn what_an_app_extended_by_itself_stands_though_its_check_fails() {
+    let stage = Stage::new();
+    let mut hold = stage.service.hold(short(), None).await.unwrap();
+    let longer = Some(Duration::from_secs(2));
+    let extended = stage.service.extend(lock("a"), hold.granted.id, longer).await.unwrap();
+    stage.app.send_replace(1);
+    let waiting = stage.ask(patient());
+    lost(&stage, &mut hold).await;
+    assert!(stage.service.now() >= extended.valid_until, "it was promised for longer");
+    within(WOKEN, waiting).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn an_extension_promises_nothing_past_what_a_hold_was_asked_for() {
+    let stage = Stage::new();
+    let (begun, max) = (stage.service.now(), Duration::from_secs(1));
+    let mut hold = stage.service.hold(Want { lease: Duration::from_secs(9), ..want() }, Some(max)).await.unwrap();
+    let extended = stage.service.extend(lock("a"), hold.granted.id, None).await.unwrap();
+    assert_eq!(extended.valid_until, hold.granted.valid_until, "it ends then");
+    assert!(lost(&stage, &mut hold).await.contains("max"));
+    assert!(stage.service.now() >= begun + max);
+    assert_eq!(stage.service.extend(lock("a"), hold.granted.id, None).await, Err(Refusal::Lost));
+}

@@ -43,6 +43,11 @@ impl HeldOpen {
         Self { granted_until, ends_at: max.map(|max| now + max), extend_at: now + lease / 3 }
     }
 
+    /// When it ends, however often it is extended.
+    pub fn ends_at(&self) -> Option<Mono> {
+        self.ends_at
+    }
+
     /// Until when it may be acted upon. Whoever has it is promised no more.
     pub fn valid_until(&self) -> Mono {
         self.ends_at.map_or(self.granted_until, |end| end.min(self.granted_until))
@@ -65,6 +70,11 @@ impl HeldOpen {
     /// The extension that was sent then has succeeded.
     pub fn extended(&mut self, sent_at: Mono, granted_until: Mono, lease: Duration) {
         (self.granted_until, self.extend_at) = (granted_until, sent_at + lease / 3);
+    }
+
+    /// Whoever has it was promised this besides, by an extension that was asked for from elsewhere.
+    pub fn promised(&mut self, until: Mono) {
+        self.granted_until = self.granted_until.max(until);
     }
 
     /// An extension has failed, or had no answer: the next is at this moment.
@@ -115,6 +125,16 @@ mod tests {
         assert_eq!((hold.valid_until(), hold.step(at(13), false)), (at(41), HoldStep::Wait { until: at(22) }));
         hold.extended(at(22), at(51), LEASE);
         assert_eq!((hold.valid_until(), hold.step(at(45), false)), (at(45), HoldStep::Over(HoldEnd::Max)));
+    }
+
+    #[test]
+    fn what_was_promised_besides_is_kept_and_a_shorter_promise_takes_nothing_back() {
+        let mut hold = HeldOpen::new(at(0), at(29), LEASE, Some(Duration::from_secs(45)));
+        hold.promised(at(40));
+        hold.promised(at(35));
+        assert_eq!(hold.step(at(39), true), HoldStep::Wait { until: at(40) });
+        hold.promised(at(60));
+        assert_eq!(hold.valid_until(), at(45));
     }
 
     #[test]
