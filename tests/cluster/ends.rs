@@ -51,6 +51,23 @@ fn pods_that_end_hand_over(store: Store) {
     assert_eq!(node::refusals(&release.namespace), Vec::<String>::new());
 }
 
+/// Each new pod is there before an old one ends, and knows by its own label that it is newer.
+#[test]
+fn a_rollout_hands_over_once_where_the_newest_is_preferred() {
+    let _shared = node::shared();
+    let roles = r#"baton.config.roles=[{"name": "scheduler", "prefer": "newest"}]"#;
+    let release = Release::install("newest", Store::Redis, &["--set-json", roles]);
+    for _ in 0..3 {
+        let (leader, terms, fault) = (release.leader(), release.terms(), Timestamp::now());
+        release.kubectl(&["rollout", "restart", "deployment/demo-baton-demo"]);
+        release.gap_after(&leader, fault);
+        release.settle();
+        let gaps = release.gaps_since(terms);
+        println!("`kubectl rollout restart` where the newest is preferred: {gaps:?}");
+        assert!(gaps.len() == 1 && gaps[0] <= HANDOVER, "{gaps:?}");
+    }
+}
+
 /// A handover in time, or so many at most; the longest is noted.
 fn ends(release: &Release, row: &'static str, most: usize, end: &dyn Fn(&str)) {
     let (leader, terms, fault) = (release.leader(), release.terms(), Timestamp::now());
