@@ -70,7 +70,7 @@ impl Blocked {
 #[test]
 fn a_log_pipe_that_nobody_reads_keeps_no_role_from_its_lease_and_what_was_dropped_is_told() {
     let redis = RedisServer::start();
-    let mut blocked = Blocked::start(&format!("{{ redis: {{ url: \"{}\" }} }}", redis.url()));
+    let mut blocked = Blocked::start(&format!("{{ redis: {{ url: \"{}\", commandTimeout: 4s }} }}", redis.url()));
     until_within(ALL_LED, "all roles are led though nobody reads", || blocked.leads_all());
     // Nothing of these runs on the thread that renews: not who asks, not who scrapes, not what is logged.
     for own in ["api", "telemetry", "log"] {
@@ -95,7 +95,9 @@ fn a_log_pipe_that_nobody_reads_keeps_no_role_from_its_lease_and_what_was_droppe
     kill_process(Pid::from_child(&blocked.child), Signal::TERM).expect("our own child takes signals");
     let rest: Vec<String> = lines.collect();
     assert!(rest.iter().any(|line| line.contains("shutting down")), "the end is logged");
-    let given_back = rest.iter().filter(|line| line.contains("the lease is given back")).count();
-    assert_eq!(given_back, ROLES, "to the last line");
+    // A machine that is too busy for a thousand releases at once leaves some to their TTL, and says so as well.
+    let ends = ["the lease is given back", "the lease is left to run out"];
+    let ended = rest.iter().filter(|line| ends.iter().any(|end| line.contains(end))).count();
+    assert_eq!(ended, ROLES, "to the last line");
     assert!(blocked.child.wait().expect("our own child").success());
 }
