@@ -8,13 +8,14 @@ import (
 	"time"
 
 	baton "example.com/baton-sidecar-go"
+	"example.com/baton-sidecar-go/internal/devtest"
 )
 
 var noOptions = baton.LeadOptions{}
 
 func TestALeadHasATokenAndIsOverWhenItsWorkHasReturned(t *testing.T) {
 	dev := start(t)
-	first := dev.leader()
+	first := dev.Leader()
 	var kept *baton.Lead
 	var token uint64
 	client := dev.client(first)
@@ -49,7 +50,7 @@ func TestALeadHasATokenAndIsOverWhenItsWorkHasReturned(t *testing.T) {
 
 func TestWorkIsCancelledWhenTheLeadIsLostAndBeginsAgainWithTheNext(t *testing.T) {
 	dev := start(t)
-	first := dev.leader()
+	first := dev.Leader()
 	var tokens []uint64
 	client := dev.client(first)
 	err := client.Leading(t.Context(), "scheduler", noOptions, func(ctx context.Context, lead *baton.Lead) error {
@@ -58,14 +59,14 @@ func TestWorkIsCancelledWhenTheLeadIsLostAndBeginsAgainWithTheNext(t *testing.T)
 		if len(tokens) == 2 {
 			return err
 		}
-		dev.call(first, "POST", "/leader/scheduler/resign", map[string]string{"cooldown": "1s"}, nil)
+		dev.Call(first, "POST", "/leader/scheduler/resign", map[string]string{"cooldown": "1s"}, nil)
 		<-ctx.Done()
 		if cause := context.Cause(ctx); !errors.Is(cause, baton.ErrLost) {
 			t.Errorf("cause: %v", cause)
 		}
 		go func() {
-			dev.anotherLeads(first)
-			dev.resign(1 - first)
+			dev.AnotherLeads(first)
+			dev.Resign(1-first, "1m")
 		}()
 		return ctx.Err()
 	})
@@ -76,7 +77,7 @@ func TestWorkIsCancelledWhenTheLeadIsLostAndBeginsAgainWithTheNext(t *testing.T)
 
 func TestAnErrorOfTheWorkIsReturned(t *testing.T) {
 	dev := start(t)
-	first := dev.leader()
+	first := dev.Leader()
 	broken := errors.New("no disk")
 	err := dev.client(first).Leading(t.Context(), "scheduler", noOptions, func(context.Context, *baton.Lead) error {
 		return broken
@@ -84,20 +85,20 @@ func TestAnErrorOfTheWorkIsReturned(t *testing.T) {
 	if !errors.Is(err, broken) {
 		t.Error(err)
 	}
-	dev.anotherLeads(first)
+	dev.AnotherLeads(first)
 }
 
 // The end of the connection would say that the work has stopped.
 func TestWhoIsToStopKeepsTheLeadUntilTheWorkHasReturned(t *testing.T) {
 	dev := start(t)
-	first := dev.leader()
+	first := dev.Leader()
 	ctx, cancel := context.WithCancel(t.Context())
 	process := baton.LeadOptions{Scope: baton.Process}
 	err := dev.client(first).Leading(ctx, "scheduler", process, func(work context.Context, lead *baton.Lead) error {
 		cancel()
 		<-work.Done()
 		for at := time.Now(); time.Since(at) < 500*time.Millisecond; time.Sleep(10 * time.Millisecond) {
-			if dev.leads() == 1-first {
+			if dev.Leads() == 1-first {
 				t.Fatal("another leads while it works")
 			}
 		}
@@ -106,12 +107,12 @@ func TestWhoIsToStopKeepsTheLeadUntilTheWorkHasReturned(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	dev.anotherLeads(first)
+	dev.AnotherLeads(first)
 }
 
 func TestAPanicGivesTheLeadBack(t *testing.T) {
 	dev := start(t)
-	first := dev.leader()
+	first := dev.Leader()
 	func() {
 		defer func() {
 			if recover() == nil {
@@ -122,12 +123,12 @@ func TestAPanicGivesTheLeadBack(t *testing.T) {
 			panic("a bug")
 		})
 	}()
-	dev.anotherLeads(first)
+	dev.AnotherLeads(first)
 }
 
 func TestWhoWaitsForALeadMayStop(t *testing.T) {
 	dev := start(t)
-	first := dev.leader()
+	first := dev.Leader()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	err := dev.client(1-first).Leading(ctx, "scheduler", noOptions, func(context.Context, *baton.Lead) error {
@@ -150,19 +151,19 @@ func TestWhoMayNotOrAsksForNonsenseIsTold(t *testing.T) {
 	if !errors.As(err, &refused) || refused.Status != 404 || refused.Type != "unknown-role" {
 		t.Error(err)
 	}
-	wantError(t, dev.client(0).Leading(t.Context(), "scheduler", baton.LeadOptions{Scope: "thread"}, never), "scope")
-	wantError(t, dev.client(0).Leading(t.Context(), "scheduler", baton.LeadOptions{Margin: -1}, never), "margin")
-	keyless, err := baton.New(baton.Options{URL: dev.urls[0], TokenFile: t.TempDir() + "/none"})
+	devtest.WantError(t, dev.client(0).Leading(t.Context(), "scheduler", baton.LeadOptions{Scope: "thread"}, never), "scope")
+	devtest.WantError(t, dev.client(0).Leading(t.Context(), "scheduler", baton.LeadOptions{Margin: -1}, never), "margin")
+	keyless, err := baton.New(baton.Options{URL: dev.URL(0), TokenFile: t.TempDir() + "/none"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantError(t, keyless.Leading(t.Context(), "scheduler", noOptions, never), "token cannot be read")
+	devtest.WantError(t, keyless.Leading(t.Context(), "scheduler", noOptions, never), "token cannot be read")
 	_, err = baton.New(baton.Options{URL: "https://127.0.0.1:4040/leader"})
-	wantError(t, err, "address")
+	devtest.WantError(t, err, "address")
 }
 
 func TestASidecarThatIsNotThereYetIsWaitedFor(t *testing.T) {
-	port := freePort(t)
+	port := devtest.FreePort(t)
 	led := make(chan error, 1)
 	waiting := make(chan struct{})
 	go func() {
@@ -171,16 +172,16 @@ func TestASidecarThatIsNotThereYetIsWaitedFor(t *testing.T) {
 			func(context.Context, *baton.Lead) error { return nil })
 	}()
 	<-waiting
-	dev := startAt(t, port)
-	if dev.leader() == 1 {
-		dev.resign(1)
+	dev := devtest.Start(t, port, lease)
+	if dev.Leader() == 1 {
+		dev.Resign(1, "1m")
 	}
 	select {
 	case err := <-led:
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(patience):
+	case <-time.After(devtest.Patience):
 		t.Error("it never leads")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	baton "example.com/baton-sidecar-go"
+	"example.com/baton-sidecar-go/internal/devtest"
 )
 
 func TestALockKeepsOthersOutUntilItsWorkHasReturned(t *testing.T) {
@@ -57,7 +58,7 @@ func TestALockIsWaitedFor(t *testing.T) {
 	}()
 	<-has
 	time.AfterFunc(300*time.Millisecond, func() { close(done) })
-	options := baton.LockOptions{Wait: patience}
+	options := baton.LockOptions{Wait: devtest.Patience}
 	err := dev.client(1).Locked(t.Context(), "a", options, func(context.Context, *baton.Lock) error {
 		select {
 		case <-done:
@@ -78,10 +79,10 @@ func TestALockThatAnOperatorTakesAwayIsLost(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		dev.call(1, http.MethodDelete, "/locks/a", map[string]uint64{"token": token}, nil)
+		dev.Call(1, http.MethodDelete, "/locks/a", map[string]uint64{"token": token}, nil)
 		<-ctx.Done()
 		_, err = lock.Token()
-		wantError(t, err, "operator")
+		devtest.WantError(t, err, "operator")
 		return nil
 	})
 	if !errors.Is(err, baton.ErrLost) {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	baton "example.com/baton-sidecar-go"
+	"example.com/baton-sidecar-go/internal/devtest"
 )
 
 // For promises of 3 s, of which between 1.7 s and 2.7 s are left.
@@ -68,7 +69,7 @@ func (e *elector) starts(t *testing.T) {
 
 func wantDone(t *testing.T, lock *Lock) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), devtest.Patience)
 	defer cancel()
 	if err := lock.Wait(ctx); err != nil {
 		t.Error(err)

@@ -102,26 +102,26 @@ func wantOrder(t *testing.T, first, second *app) {
 	}
 }
 
-func (d *dev) twoApps(winding time.Duration) (first int, leader, follower *app) {
-	d.t.Helper()
-	first = d.leader()
-	leader = run(d.t, d.lock(first), winding)
-	follower = run(d.t, d.lock(1-first), winding)
-	until(d.t, "the leader's elector leads", leader.leads)
+func (d dev) twoApps(winding time.Duration) (first int, leader, follower *app) {
+	d.Test.Helper()
+	first = d.Leader()
+	leader = run(d.Test, d.lock(first), winding)
+	follower = run(d.Test, d.lock(1-first), winding)
+	until(d.Test, "the leader's elector leads", leader.leads)
 	return first, leader, follower
 }
 
 func TestWhenTheLeaderResignsItsElectorStopsBeforeTheOtherStarts(t *testing.T) {
 	dev := start(t)
 	first, leader, follower := dev.twoApps(0)
-	dev.resign(first, "1m")
+	dev.Resign(first, "1m")
 	wantOrder(t, leader, follower)
 }
 
 func TestWhenTheSidecarIsKilledItsElectorStopsBeforeTheOtherStarts(t *testing.T) {
 	dev := start(t)
 	first, leader, follower := dev.twoApps(0)
-	dev.kill(first)
+	dev.Kill(first)
 	wantOrder(t, leader, follower)
 }
 
@@ -155,14 +155,14 @@ func TestWhenTheElectorIsCancelledTheOtherStartsAfterTheWork(t *testing.T) {
 
 func TestASecondRunLeadsAgainUnderAGreaterToken(t *testing.T) {
 	dev := start(t)
-	first := dev.leader()
+	first := dev.Leader()
 	lock := dev.lock(first)
 	earlier := run(t, lock, 0)
 	until(t, "the elector leads", earlier.leads)
-	dev.resign(first, "1s")
+	dev.Resign(first, "1s")
 	<-earlier.ran
 	later := run(t, lock, 0)
-	until(t, "another leads", func() bool { return dev.leads() == 1-first })
-	dev.resign(1-first, "1m")
+	dev.AnotherLeads(first)
+	dev.Resign(1-first, "1m")
 	wantOrder(t, earlier, later)
 }

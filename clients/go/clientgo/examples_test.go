@@ -51,16 +51,16 @@ func kubeconfig(t *testing.T) string {
 	return path
 }
 
-func (d *dev) runs(program string, replica int) *process {
-	d.t.Helper()
-	p := &process{t: d.t, command: exec.Command(program), ended: make(chan struct{})}
-	p.command.Env = append(os.Environ(), "BATON_URL="+d.url(replica), "KUBECONFIG="+kubeconfig(d.t))
+func (d dev) runs(program string, replica int) *process {
+	d.Test.Helper()
+	p := &process{t: d.Test, command: exec.Command(program), ended: make(chan struct{})}
+	p.command.Env = append(os.Environ(), "BATON_URL="+d.URL(replica), "KUBECONFIG="+kubeconfig(d.Test))
 	output, err := p.command.StdoutPipe()
 	if err != nil {
-		d.t.Fatal(err)
+		d.Test.Fatal(err)
 	}
 	if err := p.command.Start(); err != nil {
-		d.t.Fatal(err)
+		d.Test.Fatal(err)
 	}
 	go func() {
 		defer close(p.ended)
@@ -75,7 +75,7 @@ func (d *dev) runs(program string, replica int) *process {
 		// How it ended is not what is asked here.
 		_ = p.command.Wait()
 	}()
-	d.t.Cleanup(func() {
+	d.Test.Cleanup(func() {
 		_ = p.command.Process.Kill()
 		<-p.ended
 	})
@@ -96,13 +96,13 @@ func (p *process) signal(signal os.Signal) {
 }
 
 // twoProcesses of an example, of which the first acts.
-func (d *dev) twoProcesses(program string) (first int, leader, follower *process) {
-	d.t.Helper()
-	first = d.leader()
+func (d dev) twoProcesses(program string) (first int, leader, follower *process) {
+	d.Test.Helper()
+	first = d.Leader()
 	leader, follower = d.runs(program, first), d.runs(program, 1-first)
-	until(d.t, "one acts", func() bool { return len(leader.acted()) > 0 })
+	until(d.Test, "one acts", func() bool { return len(leader.acted()) > 0 })
 	if len(follower.acted()) > 0 {
-		d.t.Fatal("both act")
+		d.Test.Fatal("both act")
 	}
 	return first, leader, follower
 }
@@ -128,7 +128,7 @@ func TestTheExamples(t *testing.T) {
 			dev := startWith(t, "15s")
 			first, leader, follower := dev.twoProcesses(program)
 			leader.signal(syscall.SIGSTOP)
-			dev.resign(first, "1m")
+			dev.Resign(first, "1m")
 			wantGreater(t, leader, follower)
 			before := len(leader.acted())
 			leader.signal(syscall.SIGCONT)
