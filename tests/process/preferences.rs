@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use testkit::redis::RedisServer;
+use testkit::resp::Reply;
 use testkit::sidecars::claims::Term;
 use testkit::sidecars::replica::{Lease, Settings};
-use testkit::wait::{last_for, until};
+use testkit::wait::until;
 
 use crate::group::{self, Group, OnRedis, ROLE, ms_between};
 
@@ -35,9 +36,24 @@ fn end(group: &mut Group, replica: usize) {
     assert!(group.replicas[replica].wait_end().success());
 }
 
-/// Who else there is is asked for a few times in a lease, and so are those who come known to those who are there.
-fn find_each_other() {
-    last_for(LEASE.duration() / 3);
+/// How often a replica was told who else there is.
+fn told(group: &Group, replica: usize) -> f64 {
+    let labels = [("command", "presence"), ("outcome", "ok")];
+    let count = group.replicas[replica].metric("baton_store_command_duration_seconds_count", &labels);
+    count.expect("a series")
+}
+
+/// Waits until these replicas, which are all that run, know of each other: all of them are in the store, and then each
+/// has asked twice more, of which the first question may have been on its way.
+fn find_each_other(group: &Group, running: &[usize]) {
+    let fields = running.len() as i64 + 1;
+    until("all have said that they are there", || {
+        group.redis.command(&["HLEN", "baton:{scheduler}:presence"]) == Reply::Number(fields)
+    });
+    for replica in running {
+        let before = told(group, *replica);
+        until("it has asked who is there", || told(group, *replica) >= before + 2.0);
+    }
 }
 
 /// How long nobody led between one term and the next.
@@ -56,14 +72,17 @@ fn a_rollout_that_starts_new_ones_first_costs_one_handover() {
     let mut all = all.into_iter();
     all.by_ref().take(REPLICAS).for_each(|settings| group.add(settings));
     let first = group.leader();
-    find_each_other();
+    let mut running: Vec<usize> = (0..REPLICAS).collect();
+    find_each_other(&group, &running);
     // The leader goes second, when one new replica is there, and not yet for long enough to be handed the lead.
     let mut order: Vec<usize> = (0..REPLICAS).collect();
     order.swap(1, first.who.replica);
     for (old, settings) in order.into_iter().zip(all) {
+        running.push(group.replicas.len());
         group.add(settings);
-        find_each_other();
+        find_each_other(&group, &running);
         end(&mut group, old);
+        running.retain(|replica| *replica != old);
     }
     let last = group.leader_after(&first);
     group.still_leads(&last, 2 * AFTER);
@@ -85,7 +104,7 @@ fn a_restart_in_place_costs_two_handovers_where_one_place_is_preferred() {
     for replica in [2, 1, 0] {
         end(&mut group, replica);
         group.start_again(replica);
-        find_each_other();
+        find_each_other(&group, &[0, 1, 2]);
     }
     let last = group.leader_that("it leads again", |term| term.who.replica == 1 && term.token > begins.token);
     group.still_leads(&last, 2 * AFTER);
