@@ -1,9 +1,11 @@
 package com.example.baton;
 
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.fail;
 
 import java.time.Duration;
 import java.util.concurrent.Callable;
+import java.util.concurrent.TimeUnit;
 
 /** Waits for states, with a bound. */
 public final class Eventually {
@@ -14,6 +16,17 @@ public final class Eventually {
 
   public static void until(String what, Callable<Boolean> reached) throws Exception {
     within(PATIENCE, what, reached);
+  }
+
+  /** Waits for an interrupt of this thread, and takes it back. */
+  public static void interrupted() {
+    assertThrows(InterruptedException.class, Eventually::workUntilInterrupted);
+  }
+
+  /** Work that ends by an interrupt. One that does not come is a failure. */
+  public static void workUntilInterrupted() throws InterruptedException {
+    TimeUnit.NANOSECONDS.sleep(PATIENCE.toNanos());
+    fail("waited too long: an interrupt");
   }
 
   public static void within(Duration bound, String what, Callable<Boolean> reached)

@@ -165,7 +165,7 @@ class BatonLockProviderTest {
     SimpleLock lock = here.lock(named("hangs", atMost, Duration.ZERO)).orElseThrow();
     assertTrue(BatonLockProvider.currentToken() > 0);
     assertFalse(isFree("hangs"));
-    assertThrows(InterruptedException.class, () -> TimeUnit.HOURS.sleep(1));
+    Eventually.interrupted();
     assertThrows(LockException.class, BatonLockProvider::currentToken);
     assertTrue(System.nanoTime() - began <= atMost.plusSeconds(1).toNanos());
     Eventually.within(Duration.ofSeconds(4), "it is free", () -> isFree("hangs"));
@@ -244,7 +244,7 @@ class BatonLockProviderTest {
     SimpleLock lock = first.extend(Duration.ofMillis(500), Duration.ZERO).orElseThrow();
     assertThrows(IllegalStateException.class, first::unlock);
     assertThrows(IllegalStateException.class, () -> first.extend(LONG, Duration.ZERO));
-    assertThrows(InterruptedException.class, () -> TimeUnit.HOURS.sleep(1));
+    Eventually.interrupted();
     Eventually.within(Duration.ofSeconds(5), "it is free", () -> isFree("shorter"));
     lock.unlock();
   }
@@ -320,7 +320,7 @@ class BatonLockProviderTest {
               long token = BatonLockProvider.currentToken();
               CompletableFuture<Void> unlocked =
                   CompletableFuture.runAsync(() -> unlockAsOperator("lost", token));
-              assertThrows(InterruptedException.class, () -> TimeUnit.HOURS.sleep(1));
+              Eventually.interrupted();
               unlocked.get(30, TimeUnit.SECONDS);
               assertTrue(currentTokenIsRefused("operator"));
               assertThrows(
@@ -338,7 +338,7 @@ class BatonLockProviderTest {
     Duration atMost = Duration.ofSeconds(10);
     SimpleLock lock = mortal.lock(named("orphan", atMost, Duration.ZERO)).orElseThrow();
     CompletableFuture<Void> killed = CompletableFuture.runAsync(() -> replicas.kill(2));
-    assertThrows(InterruptedException.class, () -> TimeUnit.HOURS.sleep(1));
+    Eventually.interrupted();
     killed.get(30, TimeUnit.SECONDS);
     assertThrows(LockException.class, BatonLockProvider::currentToken);
     lock.unlock();

@@ -1,16 +1,16 @@
 package com.example.baton.shedlock;
 
 import com.example.baton.Baton;
+import java.io.IOException;
 import java.time.Duration;
 import java.time.Instant;
-import java.util.concurrent.TimeUnit;
 import net.javacrumbs.shedlock.core.LockConfiguration;
 
 /** A program that takes a lock, says so, and keeps it: its name, and for how long. */
 final class Holder {
   private Holder() {}
 
-  public static void main(String[] arguments) throws InterruptedException {
+  public static void main(String[] arguments) throws IOException {
     LockConfiguration configuration =
         new LockConfiguration(
             Instant.now(),
@@ -18,6 +18,7 @@ final class Holder {
             Duration.parse(arguments[1]),
             Duration.parse(arguments[2]));
     System.out.println(new BatonLockProvider(Baton.create()).lock(configuration).isPresent());
-    TimeUnit.HOURS.sleep(1);
+    // Until it is killed, or whoever has started it is gone.
+    System.in.read();
   }
 }

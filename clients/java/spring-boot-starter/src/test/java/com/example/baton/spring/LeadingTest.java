@@ -10,7 +10,6 @@ import com.example.baton.Replicas;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
-import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -109,7 +108,7 @@ class LeadingTest {
     void wait(Lead lead) throws InterruptedException {
       heard.add("works");
       try {
-        TimeUnit.HOURS.sleep(1);
+        Eventually.workUntilInterrupted();
       } catch (InterruptedException over) {
         try {
           lead.token();

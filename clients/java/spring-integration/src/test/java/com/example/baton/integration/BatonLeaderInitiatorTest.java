@@ -175,7 +175,7 @@ class BatonLeaderInitiatorTest {
           @Override
           public void onGranted(Context granted) throws InterruptedException {
             super.onGranted(granted);
-            TimeUnit.HOURS.sleep(1);
+            Eventually.workUntilInterrupted();
           }
         };
     run(leader, works);
