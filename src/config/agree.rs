@@ -8,7 +8,7 @@ use super::jobs::{self, FAILED_KEPT, FAN_OUT, JOBS, JobConfig, JobRoles, SCHEDUL
 use super::listeners::IDENTITY;
 use super::locks::{self, LOCKS};
 use super::pod::{ExtrasConfig, KUBERNETES, LABEL_NAME_MAX, LEASE_MIRROR, PodConfig, dotted, is_object_name};
-use super::roles::{NAME, PREFER, PRIORITY, ROLE_NAME, ROLES, RoleConfig, SHARDS};
+use super::roles::{NAME, PREFERENCES, ROLE_NAME, ROLES, RoleConfig, SHARDS};
 use super::section::{AnyKey, Key, Reader, key, quoted};
 use super::store::{self, JOBS_STORE, STORE, StoreConfig};
 use super::value::{Form, Span};
@@ -82,8 +82,7 @@ pub(super) fn roles_and_store(top: &Reader<'_>, store: &StoreConfig) {
         if role.get(&SHARDS) > 1 {
             role.at(&SHARDS).problem(format!("more than 1 cannot be had with this store: {reason}, or several roles"));
         }
-        let prefers: [&AnyKey; 2] = [&PRIORITY, &PREFER];
-        for key in prefers.into_iter().filter(|key| role.has(key)) {
+        for key in PREFERENCES.into_iter().filter(|key| role.has(key)) {
             role.at(key).problem(format!("cannot be had with this store: {reason}"));
         }
     }

@@ -97,23 +97,26 @@ pub(super) const SHARDS: Key<Or<Count>> = key(
 const APP_CHECK: Key<Group> =
     key("appCheck", Group(&CHECK), "The app's health check: an app that hangs loses the role.");
 
-pub(super) const PRIORITY: Key<Count> = key(
+const PRIORITY: Key<Count> = key(
     "priority",
     Count(0, 1_000_000),
     "Where the lead goes: to the replica of the greatest priority, up to {max}. Default: 0, which all have.",
 );
-pub(super) const PREFER: Key<Words<Prefer>> = key(
+const PREFER: Key<Words<Prefer>> = key(
     "prefer",
     Words::of(&[("newest", Prefer::Newest)]),
     "`newest`: among replicas of equal priority the lead goes to those of the `version` that was there last, so that \
      a rollout costs one handover.",
 );
-pub(super) const PREFER_AFTER: Key<Or<Span>> = key(
+const PREFER_AFTER: Key<Or<Span>> = key(
     "preferAfter",
     Or(Span::up_to(Duration::from_secs(24 * 3_600)), Duration::from_secs(60)),
     "How long a replica that is preferred has been there, and another has led, when the lead is handed over to it; up \
      to {max}.",
 );
+
+/// Each of them makes a role go to who is preferred.
+pub(super) const PREFERENCES: [&AnyKey; 2] = [&PRIORITY, &PREFER];
 
 /// `roles[].prefer:`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,12 +211,11 @@ pub(super) fn read(top: &Reader<'_>, version: Option<&str>) -> Vec<RoleConfig> {
 
 /// By what a role prefers who leads it. One that is split has a leader for each shard, so that none is preferred.
 fn read_preference(s: &Reader<'_>, shards: u32, version: Option<&str>) -> Option<Preference> {
-    let prefers: [&AnyKey; 2] = [&PRIORITY, &PREFER];
-    if let Some(key) = prefers.into_iter().find(|key| s.has(key)).filter(|_| shards > 1) {
+    if let Some(key) = PREFERENCES.into_iter().find(|key| s.has(key)).filter(|_| shards > 1) {
         s.at(key).problem("cannot be had with shards, which are spread evenly; remove one of the two");
         return None;
     }
-    if !prefers.iter().any(|key| s.has(key)) {
+    if !PREFERENCES.iter().any(|key| s.has(key)) {
         if s.has(&PREFER_AFTER) {
             s.at(&PREFER_AFTER).problem("says nothing without `priority` or `prefer`; add one of them, or remove it");
         }

@@ -59,6 +59,7 @@ func (a *app) work(ctx context.Context) {
 	}
 	a.mutex.Unlock()
 	<-ctx.Done()
+	// The fault: it goes on for so long.
 	<-time.After(a.winding)
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
