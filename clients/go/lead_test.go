@@ -151,8 +151,10 @@ func TestWhoMayNotOrAsksForNonsenseIsTold(t *testing.T) {
 	if !errors.As(err, &refused) || refused.Status != 404 || refused.Type != "unknown-role" {
 		t.Error(err)
 	}
-	devtest.WantError(t, dev.client(0).Leading(t.Context(), "scheduler", baton.LeadOptions{Scope: "thread"}, never), "scope")
-	devtest.WantError(t, dev.client(0).Leading(t.Context(), "scheduler", baton.LeadOptions{Margin: -1}, never), "margin")
+	err = dev.client(0).Leading(t.Context(), "scheduler", baton.LeadOptions{Scope: "thread"}, never)
+	devtest.WantError(t, err, "scope")
+	err = dev.client(0).Leading(t.Context(), "scheduler", baton.LeadOptions{Margin: -1}, never)
+	devtest.WantError(t, err, "margin")
 	keyless, err := baton.New(baton.Options{URL: dev.URL(0), TokenFile: t.TempDir() + "/none"})
 	if err != nil {
 		t.Fatal(err)
