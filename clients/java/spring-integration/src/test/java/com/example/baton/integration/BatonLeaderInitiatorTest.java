@@ -9,6 +9,10 @@ import com.example.baton.Baton;
 import com.example.baton.Eventually;
 import com.example.baton.LeadLostException;
 import com.example.baton.Replicas;
+import com.sun.net.httpserver.HttpServer;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.URI;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
@@ -243,6 +247,37 @@ class BatonLeaderInitiatorTest {
     replicas.request(1 - leader, "POST", "/leader/scheduler/resign", "{\"cooldown\":\"1h\"}");
     here.awaitHeard(
         "granted", "granted event", "revoked", "revoked event", "granted", "granted event");
+  }
+
+  @Test
+  void whoRefusesIsAskedAgainAfterAWhileAndNotAfterTheStop() throws Exception {
+    List<Long> askedAtNanos = new CopyOnWriteArrayList<>();
+    HttpServer refuses =
+        HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
+    refuses.createContext(
+        "/leader/scheduler/hold",
+        exchange -> {
+          askedAtNanos.add(System.nanoTime());
+          exchange.sendResponseHeaders(404, -1);
+          exchange.close();
+        });
+    refuses.start();
+    try {
+      URI url = URI.create("http://127.0.0.1:" + refuses.getAddress().getPort());
+      BatonLeaderInitiator initiator =
+          new BatonLeaderInitiator(Baton.builder().url(url).build(), new Scribe());
+      initiator.start();
+      Eventually.until("it is asked a second time", () -> askedAtNanos.size() == 2);
+      long between = askedAtNanos.get(1) - askedAtNanos.get(0);
+      assertTrue(between >= TimeUnit.SECONDS.toNanos(10), between + " ns");
+      CountDownLatch stopped = new CountDownLatch(1);
+      initiator.stop(stopped::countDown);
+      // Well within the pause: it is not waited for, and nothing is asked after it.
+      assertTrue(stopped.await(5, TimeUnit.SECONDS));
+      assertEquals(2, askedAtNanos.size());
+    } finally {
+      refuses.stop(0);
+    }
   }
 
   @Test
