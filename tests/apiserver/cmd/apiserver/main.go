@@ -19,6 +19,7 @@ import (
 
 	"github.com/spf13/pflag"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -175,24 +176,24 @@ func announce(ctx context.Context, files files, begun time.Time) error {
 		return err
 	}
 	client := http.Client{Transport: transport, Timeout: 5 * time.Second}
-	for last := ""; ; time.Sleep(20 * time.Millisecond) {
-		if ctx.Err() != nil {
-			return nil
-		}
-		if time.Since(begun) > startMax {
-			return fmt.Errorf("not ready after %v: %s", startMax, last)
-		}
+	var last string
+	isReady := func(context.Context) (bool, error) {
 		answer, err := client.Get(config.Host + "/readyz?verbose")
 		if err != nil {
 			last = err.Error()
-			continue
+			return false, nil
 		}
+		defer answer.Body.Close()
 		body, err := io.ReadAll(answer.Body)
-		answer.Body.Close()
-		if err == nil && answer.StatusCode == http.StatusOK {
-			break
-		}
 		last = string(body)
+		return err == nil && answer.StatusCode == http.StatusOK, nil
+	}
+	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, startMax-time.Since(begun), true, isReady)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("not ready after %v: %s", startMax, last)
 	}
 	return json.NewEncoder(os.Stdout).Encode(readyLine{
 		URL: config.Host, Kubeconfig: files.kubeconfig, CA: files.caCert, Version: version.Get().GitVersion,

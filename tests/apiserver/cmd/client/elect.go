@@ -92,9 +92,14 @@ func elect(with settings) error {
 		}
 		if resigned {
 			// Who resigns lets another lead.
-			time.Sleep(with.leaseDuration)
+			lastFor(with.leaseDuration)
 		}
 	}
+}
+
+// lastFor lets a pause last.
+func lastFor(span time.Duration) {
+	time.Sleep(span)
 }
 
 func newElector(with settings, teller *teller) (*leaderelection.LeaderElector, error) {
