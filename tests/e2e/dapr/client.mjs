@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import path from "node:path";
+import { setTimeout as rest } from "node:timers/promises";
 
 // From where it was installed, which is where this is started.
 const require = createRequire(path.join(process.cwd(), "package.json"));
@@ -27,6 +28,12 @@ async function unlock(client, owner, status) {
   assert.equal(answer.status, status);
 }
 
+async function until(what, reached) {
+  for (const ends = Date.now() + 30_000; !(await reached()); await rest(50)) {
+    assert.ok(Date.now() < ends, `waited too long: ${what}`);
+  }
+}
+
 await one.start(); // asks for the sidecar's health until it is well
 assert.equal(await two.health.isHealthy(), true);
 await lock(one, "ann", 60, true);
@@ -38,11 +45,7 @@ await unlock(one, "ann", LockStatus.LockDoesNotExist);
 
 // The lock of one that is late is another's by now, and stays so.
 await lock(one, "late", 1, true);
-const ends = Date.now() + 30_000;
-while (!(await two.lock.lock(store, "order/42", "next", 60)).success) {
-  assert.ok(Date.now() < ends, "the lock does not expire");
-  await new Promise((done) => setTimeout(done, 50));
-}
+await until("the lock expires", async () => (await two.lock.lock(store, "order/42", "next", 60)).success);
 await unlock(one, "late", LockStatus.LockBelongsToOthers);
 await unlock(one, "next", LockStatus.Success);
 
