@@ -97,11 +97,9 @@ func TestWhoIsToStopKeepsTheLeadUntilTheWorkHasReturned(t *testing.T) {
 	err := dev.client(first).Leading(ctx, "scheduler", process, func(work context.Context, lead *baton.Lead) error {
 		cancel()
 		<-work.Done()
-		for at := time.Now(); time.Since(at) < 500*time.Millisecond; time.Sleep(10 * time.Millisecond) {
-			if dev.Leads() == 1-first {
-				t.Fatal("another leads while it works")
-			}
-		}
+		devtest.HoldsFor(t, 500*time.Millisecond, "nobody else leads while it works", func() bool {
+			return dev.Leads() != 1-first
+		})
 		return nil
 	})
 	if err != nil {

@@ -17,6 +17,9 @@ import (
 	"example.com/baton-sidecar-go/internal/clock"
 )
 
+// stopping is how long the work needs to stop, whoever ends it.
+const stopping = 30 * time.Millisecond
+
 var slept atomic.Int64
 
 func at(id int32) int64 {
@@ -64,7 +67,7 @@ func work(ctx context.Context, lead *baton.Lead) error {
 		break
 	}
 	fmt.Printf("{\"is\":\"cancelled\",\"at\":%d}\n", monotonic())
-	time.Sleep(30 * time.Millisecond)
+	time.Sleep(stopping)
 	fmt.Printf("{\"is\":\"left\",\"at\":%d}\n", monotonic())
 	return nil
 }

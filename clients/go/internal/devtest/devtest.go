@@ -27,6 +27,16 @@ func Until(t *testing.T, what string, reached func() bool) {
 	}
 }
 
+// HoldsFor looks again and again, for so long, at what must not change.
+func HoldsFor(t *testing.T, span time.Duration, what string, holds func() bool) {
+	t.Helper()
+	for begun := time.Now(); time.Since(begun) < span; time.Sleep(10 * time.Millisecond) {
+		if !holds() {
+			t.Fatalf("within %v no more: %s", span, what)
+		}
+	}
+}
+
 // WantError wants these words in an error.
 func WantError(t *testing.T, err error, part string) {
 	t.Helper()
