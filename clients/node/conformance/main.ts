@@ -4,6 +4,9 @@ import { setTimeout as rest } from "node:timers/promises";
 import { now } from "../src/clock.js";
 import { Baton, type Held } from "../src/index.js";
 
+/** The work needs so long to stop, whoever ends it. */
+const STOPPING_MS = 30;
+
 let slept = 0;
 const ending = new AbortController();
 const at = () => process.hrtime.bigint();
@@ -32,7 +35,7 @@ async function work(lead: Held): Promise<void> {
   } catch {
     say("cancelled", at());
   }
-  await rest(30);
+  await rest(STOPPING_MS);
   say("left", at());
 }
 
