@@ -2,7 +2,7 @@ import asyncio
 import contextlib
 import sys
 
-from worker import at, listen, now, say
+from worker import STOPPING_S, at, listen, now, say
 
 from baton_sidecar.aio import Baton
 
@@ -42,7 +42,7 @@ async def lead_again_and_again(end: asyncio.Event) -> None:
 
 
 async def leave() -> None:
-    await asyncio.sleep(0.03)
+    await asyncio.sleep(STOPPING_S)
     say("left", at=at())
 
 

@@ -2,7 +2,7 @@ import sys
 import threading
 import time
 
-from worker import at, listen, now, say
+from worker import STOPPING_S, at, listen, now, say
 
 from baton_sidecar import Baton, Lost
 
@@ -24,7 +24,7 @@ def main() -> None:
                     lead.wait(0.005)
             except Lost:
                 say("cancelled", at=at())
-            time.sleep(0.03)
+            time.sleep(STOPPING_S)
             say("left", at=at())
 
 

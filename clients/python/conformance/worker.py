@@ -16,6 +16,10 @@ def say(what: str, **fields: int) -> None:
         print(json.dumps({"is": what, **fields}), flush=True)
 
 
+# The work needs so long to stop, whoever ends it.
+STOPPING_S = 0.03
+
+
 def at() -> int:
     return time.monotonic_ns()
 

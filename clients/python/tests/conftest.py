@@ -1,5 +1,6 @@
 """A real `baton dev` of two replicas for each test that asks for it. BATON_BIN names the program."""
 
+import asyncio
 import json
 import os
 import socket
@@ -19,6 +20,21 @@ def until(what, look):
         assert time.monotonic() < ends, f"waited too long: {what}"
         time.sleep(0.01)
     return found
+
+
+async def until_async(what, look):
+    """The same, while the loop goes on."""
+    ends = time.monotonic() + PATIENCE_S
+    while not (found := look()):
+        assert time.monotonic() < ends, f"waited too long: {what}"
+        await asyncio.sleep(0.01)
+    return found
+
+
+async def work_until_cancelled():
+    """What waits until its lead is over. A cancellation that does not come is a failure."""
+    await asyncio.sleep(PATIENCE_S)
+    pytest.fail("waited too long: a cancellation")
 
 
 class Dev:

@@ -5,7 +5,7 @@ import threading
 import time
 
 import pytest
-from conftest import Dev, free_port, until
+from conftest import Dev, free_port, until, work_until_cancelled
 
 from baton_sidecar import Baton, BatonError, Lost, Refused, aio
 
@@ -69,7 +69,7 @@ def test_asyncio_cancels_what_the_block_waits_for(dev):
             asyncio.get_running_loop().call_later(
                 0.2, lambda: threading.Thread(target=dev.call, args=(first, "POST", "/leader/scheduler/resign")).start()
             )
-            await asyncio.sleep(60)
+            await work_until_cancelled()
         task = asyncio.current_task()
         assert task is not None
         return task.cancelling()
@@ -91,7 +91,7 @@ def test_asyncio_leaves_no_cancellation_behind_where_the_token_said_it_first(dev
             finally:
                 # The cancellation comes while this tidies up.
                 with contextlib.suppress(asyncio.CancelledError):
-                    await asyncio.sleep(20)
+                    await work_until_cancelled()
         task = asyncio.current_task()
         assert task is not None
         return task.cancelling()
@@ -108,7 +108,7 @@ def test_asyncio_passes_on_what_others_cancel(dev):
         async def lead():
             async with aio.Baton(dev.urls[first]).leading("scheduler"):
                 entered.set()
-                await asyncio.sleep(60)
+                await work_until_cancelled()
 
         task = asyncio.create_task(lead())
         await asyncio.wait_for(entered.wait(), 20)

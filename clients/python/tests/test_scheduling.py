@@ -5,7 +5,7 @@ import pytest
 from apscheduler.schedulers.background import BackgroundScheduler
 from celery import Celery
 from celery.schedules import schedule
-from conftest import until
+from conftest import until, until_async, work_until_cancelled
 
 from baton_sidecar import Baton, Lost
 from baton_sidecar.celery import LeaderScheduler
@@ -67,14 +67,20 @@ def test_a_coroutine_is_cancelled_when_the_lead_is_over(dev):
     @leader.only
     async def work():
         begun.set()
-        await asyncio.sleep(60)
+        await work_until_cancelled()
 
     async def run():
-        while not begun.is_set():
-            task = asyncio.create_task(work())
-            await asyncio.sleep(0.05)
+        tasks = []
+
+        def has_begun():
+            # Before this replica leads each ends at once.
+            if not tasks or tasks[-1].done():
+                tasks.append(asyncio.create_task(work()))
+            return begun.is_set()
+
+        await until_async("the work begins", has_begun)
         await asyncio.to_thread(resign, dev, first)
-        return await asyncio.wait_for(task, 20)
+        return await asyncio.wait_for(tasks[-1], 20)
 
     assert asyncio.run(run()) is None
 
