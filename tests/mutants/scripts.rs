@@ -123,9 +123,9 @@ fn compiles(redis: &RedisServer, text: &str) -> bool {
     !matches!(redis.command(&["SCRIPT", "LOAD", text]), Reply::Error(_))
 }
 
-/// The tests of the store, built.
+/// The tests of the store, built, and optimised: thousands of mutants are each compared over tens of thousands of steps.
 fn binary() -> PathBuf {
-    let arguments = ["test", "--no-run", "--test", "store", "--message-format=json"];
+    let arguments = ["test", "--profile", "chaos", "--no-run", "--test", "store", "--message-format=json"];
     let output = Command::new(env!("CARGO")).args(arguments).stderr(Stdio::inherit()).output().expect("cargo runs");
     let lines = String::from_utf8(output.stdout).expect("JSON");
     let path = |line: &str| {
