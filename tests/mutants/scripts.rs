@@ -123,7 +123,7 @@ fn compiles(redis: &RedisServer, text: &str) -> bool {
     !matches!(redis.command(&["SCRIPT", "LOAD", text]), Reply::Error(_))
 }
 
-/// The tests of the store, built, and optimised: thousands of mutants are each compared over tens of thousands of steps.
+/// The tests of the store, built, and optimised: each of thousands of mutants is compared over many steps.
 fn binary() -> PathBuf {
     let arguments = ["test", "--profile", "chaos", "--no-run", "--test", "store", "--message-format=json"];
     let output = Command::new(env!("CARGO")).args(arguments).stderr(Stdio::inherit()).output().expect("cargo runs");
