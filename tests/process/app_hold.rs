@@ -29,12 +29,12 @@ struct App {
 impl App {
     fn start(api: SocketAddr, query: &str) -> Self {
         let (tell, lines) = mpsc::channel();
-        Self { process: HeldApp::start(api, query, sender(tell)), lines }
+        Self { process: HeldApp::start(api, ROLE, query, sender(tell)), lines }
     }
 
     fn start_with_child(api: SocketAddr, query: &str) -> Self {
         let (tell, lines) = mpsc::channel();
-        Self { process: HeldApp::start_with_child(api, query, sender(tell)), lines }
+        Self { process: HeldApp::start_with_child(api, ROLE, query, sender(tell)), lines }
     }
 
     /// The next that it was told.

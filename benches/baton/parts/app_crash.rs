@@ -10,7 +10,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 use crate::part::{Bench, Findings, Part};
 use crate::plot::{Axis, Kind, Plot};
-use crate::replica::Group;
+use crate::replica::{Group, ROLE};
 use crate::report::Row;
 use crate::stats::{distribution, percentile};
 
@@ -97,7 +97,8 @@ async fn next(told: &mut UnboundedReceiver<(usize, Instant)>) -> (usize, Instant
 /// An app that waits for the lead. Says when it first reads that it leads.
 fn app(at: usize, api: SocketAddr, scope: &str, tell: UnboundedSender<(usize, Instant)>) -> HeldApp {
     let mut tell = Some(tell);
-    HeldApp::start(api, &format!("?wait=1h&scope={scope}"), move |when, told| {
+    HeldApp::start(api, ROLE, &format!("?wait=1h&scope={scope}"), move |when, told| {
+        assert!(told["leader"].is_boolean(), "the sidecar refuses: {told}");
         if told["leader"] == true
             && let Some(tell) = tell.take()
         {

@@ -9,8 +9,6 @@ use std::time::Instant;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::replica::ROLE;
-
 /// Lives until it is killed or its connection ends. With `fork`, a child of it has the connection, too, and lives on
 /// until its standard input ends.
 const APP: &str = r#"
@@ -35,24 +33,35 @@ pub struct HeldApp {
 }
 
 impl HeldApp {
-    /// Asks at `api` for [`ROLE`] with `query`. Each line that it is told goes to `tell`, with the moment.
+    /// Asks at `api` for `role` with `query`. Each line that it is told goes to `tell`, with the moment.
     ///
     /// # Panics
     /// When there is no Python.
-    pub fn start(api: SocketAddr, query: &str, tell: impl FnMut(Instant, Value) + Send + 'static) -> Self {
-        Self::run(api, query, "alone", tell)
+    pub fn start(api: SocketAddr, role: &str, query: &str, tell: impl FnMut(Instant, Value) + Send + 'static) -> Self {
+        Self::run(api, role, query, "alone", tell)
     }
 
     /// One that forks a child, as [`HeldApp::start`].
     ///
     /// # Panics
     /// When there is no Python.
-    pub fn start_with_child(api: SocketAddr, query: &str, tell: impl FnMut(Instant, Value) + Send + 'static) -> Self {
-        Self::run(api, query, "fork", tell)
+    pub fn start_with_child(
+        api: SocketAddr,
+        role: &str,
+        query: &str,
+        tell: impl FnMut(Instant, Value) + Send + 'static,
+    ) -> Self {
+        Self::run(api, role, query, "fork", tell)
     }
 
-    fn run(api: SocketAddr, query: &str, forks: &str, mut tell: impl FnMut(Instant, Value) + Send + 'static) -> Self {
-        let (target, asked_at) = (format!("/leader/{ROLE}/hold{query}"), Instant::now());
+    fn run(
+        api: SocketAddr,
+        role: &str,
+        query: &str,
+        forks: &str,
+        mut tell: impl FnMut(Instant, Value) + Send + 'static,
+    ) -> Self {
+        let (target, asked_at) = (format!("/leader/{role}/hold{query}"), Instant::now());
         let mut child = Command::new("python3")
             .args(["-c", APP, &api.ip().to_string(), &api.port().to_string(), &target, forks])
             .stdin(Stdio::piped())
