@@ -67,9 +67,14 @@ func work(ctx context.Context, lead *baton.Lead) error {
 		break
 	}
 	fmt.Printf("{\"is\":\"cancelled\",\"at\":%d}\n", monotonic())
-	time.Sleep(stopping)
+	lastFor(stopping)
 	fmt.Printf("{\"is\":\"left\",\"at\":%d}\n", monotonic())
 	return nil
+}
+
+// lastFor lets what is tested for last so long.
+func lastFor(span time.Duration) {
+	time.Sleep(span)
 }
 
 // listen does what is told on the standard input.

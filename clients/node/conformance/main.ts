@@ -35,8 +35,13 @@ async function work(lead: Held): Promise<void> {
   } catch {
     say("cancelled", at());
   }
-  await rest(STOPPING_MS);
+  await lastFor(STOPPING_MS);
   say("left", at());
+}
+
+/** Lets what is tested for last so long. */
+async function lastFor(ms: number): Promise<void> {
+  await rest(ms);
 }
 
 const lines = createInterface({ input: process.stdin });

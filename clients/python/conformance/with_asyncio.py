@@ -41,8 +41,13 @@ async def lead_again_and_again(end: asyncio.Event) -> None:
                         await asyncio.shield(leaving)
 
 
+async def last_for(seconds: float) -> None:
+    """Lets what is tested for last so long."""
+    await asyncio.sleep(seconds)
+
+
 async def leave() -> None:
-    await asyncio.sleep(STOPPING_S)
+    await last_for(STOPPING_S)
     say("left", at=at())
 
 

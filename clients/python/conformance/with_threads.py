@@ -24,8 +24,13 @@ def main() -> None:
                     lead.wait(0.005)
             except Lost:
                 say("cancelled", at=at())
-            time.sleep(STOPPING_S)
+            last_for(STOPPING_S)
             say("left", at=at())
+
+
+def last_for(seconds: float) -> None:
+    """Lets what is tested for last so long."""
+    time.sleep(seconds)
 
 
 listen(end.set)
