@@ -7,6 +7,9 @@ from collections.abc import Callable
 
 from baton_sidecar import _clock
 
+# The work needs so long to stop, whoever ends it.
+STOPPING_S = 0.03
+
 _slept = 0.0
 _lock = threading.Lock()
 
@@ -14,10 +17,6 @@ _lock = threading.Lock()
 def say(what: str, **fields: int) -> None:
     with _lock:
         print(json.dumps({"is": what, **fields}), flush=True)
-
-
-# The work needs so long to stop, whoever ends it.
-STOPPING_S = 0.03
 
 
 def at() -> int:
