@@ -1,8 +1,9 @@
 //! Random operations on Redis and on the reference (`LeaseCell`): the same answers, the same announcements.
 //!
 //! Both sides see the same moments: the reference is told the store's clock of Redis's answer. Time passes by shifting:
-//! the reference's clock goes forward, and in Redis the lease's TTL and the guard move back. So tokens, which are made
-//! from the clock, differ in value; what must agree is which token is meant, and their order.
+//! the reference's clock goes forward, and in Redis the lease's TTL and the guard move back. A clock that is stepped
+//! back is the same the other way round. So tokens, which are made from the clock, differ in value; what must agree is
+//! which token is meant, and their order.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -25,7 +26,9 @@ const OPERATIONS: usize = 40;
 /// Longer than the test, so that nothing ends between the two sides' looks at it.
 pub const LEASES_MS: [u64; 2] = [600_000, 1_200_000];
 /// Spans whose sums stay clear of the leases, by more than the test's own time.
-pub const PASSING_MS: [u64; 4] = [70_130, 310_270, 610_510, 1_250_770];
+pub const PASSING_MS: [i64; 4] = [70_130, 310_270, 610_510, 1_250_770];
+/// By how much a clock is stepped back: they leave that as it is, and one is more than any lease.
+pub const STEPS_MS: [i64; 3] = [70_000, 610_000, 1_250_000];
 /// Redis counts a TTL in milliseconds.
 const ROUNDING: Duration = Duration::from_millis(50);
 /// A floor this far ahead is above every clock of the test.
@@ -78,7 +81,8 @@ enum Operation {
     Campaign(CampaignRequest),
     Renew(RenewRequest),
     Release(ReleaseRequest),
-    TimePasses(u64),
+    TimePasses(i64),
+    ClockStepsBack(i64),
     LeaseVanishes,
     EverythingForgotten,
     AnotherServer,
@@ -105,8 +109,9 @@ struct Pair<'a> {
     news: baton::base::Subscription<News>,
     role: RoleName,
     cell: LeaseCell,
-    /// How far the reference's clock is ahead.
-    passed_us: u64,
+    /// How far the reference's clock is ahead, and was at most.
+    passed_us: i64,
+    passed_most_us: i64,
     generation: u64,
     replid: String,
     /// Redis's token to the reference's.
@@ -120,6 +125,8 @@ struct Pair<'a> {
     watch_began: bool,
     /// There was no record before this operation.
     is_new: bool,
+    /// Since everything was forgotten.
+    has_granted: bool,
     attempts: [u64; 3],
     /// The next renewal of whoever was answered last, with nothing between.
     next_renewal: Option<RenewRequest>,
@@ -152,7 +159,7 @@ impl Pair<'_> {
     /// The first count that is told of a new one: from here on both count alike again.
     fn align(&mut self, redis: u64, reference: u64) {
         if std::mem::take(&mut self.watch_began) {
-            self.count_ahead = reference - redis;
+            self.count_ahead = reference.wrapping_sub(redis);
         }
     }
 
@@ -160,7 +167,7 @@ impl Pair<'_> {
     fn same_version(&mut self, redis: RecordVersion, reference: RecordVersion) {
         self.same_token(redis.token, reference.token);
         self.align(redis.count, reference.count);
-        assert_eq!((redis.count + self.count_ahead, redis.writer), (reference.count, reference.writer));
+        assert_eq!((redis.count.wrapping_add(self.count_ahead), redis.writer), (reference.count, reference.writer));
         (self.version, self.count_twin) = (redis, reference.count);
     }
 
@@ -222,7 +229,7 @@ impl Pair<'_> {
             let audience = request.audience + 1;
             return Operation::Renew(RenewRequest { audience, ..request });
         }
-        match random.below(20) {
+        match random.below(24) {
             0..=8 => {
                 let token = random.pick(&known[known.len().saturating_sub(3)..]);
                 let count = (self.version.count + 1).saturating_sub(random.pick(&[0, 1, 1, 1, 2]));
@@ -235,8 +242,9 @@ impl Pair<'_> {
                 Operation::Release(ReleaseRequest { candidate, token, audience })
             }
             13..=16 => Operation::TimePasses(random.pick(&PASSING_MS)),
-            17 => Operation::LeaseVanishes,
-            18 => Operation::EverythingForgotten,
+            17..=20 => Operation::LeaseVanishes,
+            21 => Operation::EverythingForgotten,
+            22 => Operation::ClockStepsBack(random.pick(&STEPS_MS)),
             _ => Operation::AnotherServer,
         }
     }
@@ -265,7 +273,7 @@ impl Pair<'_> {
     }
 
     fn server<'s>(&self, generation: &'s str, store_time: StoreTime) -> Server<'s> {
-        Server { now: StoreTime(store_time.0 + self.passed_us), uptime: Duration::ZERO, generation }
+        Server { now: ahead(store_time, self.passed_us), uptime: Duration::ZERO, generation }
     }
 
     async fn apply(&mut self, operation: &Operation) {
@@ -289,13 +297,19 @@ impl Pair<'_> {
                 self.heard(said).await;
             }
             Operation::TimePasses(span_ms) => self.pass(*span_ms),
+            // What is made from the clock would be from before what was known and was forgotten, if nothing was granted.
+            Operation::ClockStepsBack(span_ms) if self.has_granted => self.step_back(*span_ms, &generation).await,
+            Operation::ClockStepsBack(_) => {}
             Operation::LeaseVanishes => {
                 self.redis.command(&["DEL", &self.key("lease")]);
                 self.cell.evict_lease();
             }
             Operation::EverythingForgotten => {
+                // The reference's clock has caught up with the tokens that it made: those of Redis rise all the time.
+                self.pass((self.passed_most_us - self.passed_us) / 1_000);
                 self.redis.command(&["DEL", &self.key("lease"), &self.key("record")]);
                 self.cell.forget();
+                self.has_granted = false;
             }
             Operation::AnotherServer => {
                 self.generation += 1;
@@ -325,6 +339,7 @@ impl Pair<'_> {
         });
         let twin = CampaignRequest { floor: self.twin(request.floor), knowledge, ..request.clone() };
         let (expected, said) = self.cell.campaign(server, &twin).expect("tokens are left");
+        self.has_granted |= matches!(expected, CampaignReply::Granted { .. });
         match &expected {
             CampaignReply::Guarded { cause, .. } => self.saw(cause.as_str()),
             other => self.saw(other),
@@ -403,26 +418,47 @@ impl Pair<'_> {
         let News::Said(said) = news else { panic!("{news:?}, expected {expected:?}") };
         self.same_token(said.token, expected.token);
         self.align(said.count, expected.count);
-        let count = said.count + self.count_ahead;
+        let count = said.count.wrapping_add(self.count_ahead);
         assert_eq!(Announcement { count, ..(*said).clone() }, Announcement { token: said.token, ..expected });
     }
 
-    fn pass(&mut self, span_ms: u64) {
+    async fn step_back(&mut self, span_ms: i64, generation: &str) {
+        self.saw("StepBack");
+        let is_held = |pair: &Self| pair.redis.command(&["EXISTS", &pair.key("lease")]) == Reply::Number(1);
+        if !is_held(self) {
+            // It has run out, and is gone.
+            self.cell.evict_lease();
+        }
+        self.pass(-span_ms);
+        if is_held(self) {
+            // The server cuts a lease at every look, and the reference when somebody asks for the role.
+            let stranger = CampaignRequest { lease_duration: ms(LEASES_MS[0]), ..ask(99, 1) };
+            self.campaign(&stranger, generation).await;
+        }
+    }
+
+    fn pass(&mut self, span_ms: i64) {
         self.passed_us += span_ms * 1_000;
+        self.passed_most_us = self.passed_most_us.max(self.passed_us);
         shift(self.redis, &self.key("lease"), &self.key("record"), span_ms);
     }
 }
 
-/// Lets time pass for a lease's TTL, and for what the record remembers of it and of a guard, all at one moment of the
-/// server's.
-pub fn shift(redis: &RedisServer, lease_key: &str, record_key: &str, span_ms: u64) {
+/// A server's clock, as the reference's is.
+pub fn ahead(clock: StoreTime, passed_us: i64) -> StoreTime {
+    StoreTime(clock.0.checked_add_signed(passed_us).expect("a moment"))
+}
+
+/// Lets time pass, or steps the clock back, for a lease's TTL, and for what the record remembers of it and of a guard,
+/// all at one moment of the server's.
+pub fn shift(redis: &RedisServer, lease_key: &str, record_key: &str, span_ms: i64) {
     const SHIFT: &str = "
       local span = tonumber(ARGV[1])
       local left = redis.call('PTTL', KEYS[1])
       if left > 0 then redis.call('PEXPIRE', KEYS[1], math.max(left - span, 0)) end
       for _, field in ipairs({ 'guard_until', 'until', 'listed_until' }) do
         local moment = redis.call('HGET', KEYS[2], field)
-        if moment then
+        if moment and moment ~= '0' then
           local earlier = math.max(tonumber(moment) - span * 1000, 0)
           redis.call('HSET', KEYS[2], field, string.format('%.0f', earlier))
         end
@@ -445,6 +481,7 @@ async fn run(redis: &RedisServer, askers: &[(Asker, &RedisStore)], seed: u64, se
         role,
         cell: LeaseCell::new(Rules::REDIS),
         passed_us: 0,
+        passed_most_us: 0,
         generation: 0,
         replid: redis.command(&["INFO", "replication"]).text().split("master_replid:").nth(1).expect("told")[..4]
             .to_owned(),
@@ -454,6 +491,7 @@ async fn run(redis: &RedisServer, askers: &[(Asker, &RedisStore)], seed: u64, se
         count_ahead: 0,
         watch_began: false,
         is_new: true,
+        has_granted: false,
         attempts: [0; 3],
         next_renewal: None,
         spans: Spans::default(),
@@ -537,14 +575,24 @@ async fn random_operations_have_the_same_outcomes_behind_sentinels() {
     }
 }
 
+/// However much of it each of them wants to know.
 #[tokio::test]
 async fn random_operations_have_the_same_outcomes_where_scripts_are_told_which_server_it_is() {
-    let redis = RedisServer::start();
-    let proxy = Profiled::start(redis.port(), Profile::MUTE).await;
-    let store = connected(&proxy.url()).await;
+    let (master, _replica) = pair().await;
+    let proxy = Profiled::start(master.port(), Profile::MUTE).await;
+    let (plain, unasked) = (connected(&proxy.url()).await, heard(&proxy.url()).await);
+    let acked = store_with(&with_one_ack(&proxy.url(), AckMode::Wait, PATIENT));
+    until_up(&acked).await;
     let mut seen = BTreeMap::new();
     for seed in 0..SEEDS_FEW {
-        run(&redis, &[(Asker::Plain, &store)], seed, &mut seen).await;
+        run(&master, &[(Asker::Plain, &plain)], seed, &mut seen).await;
+        run(
+            &master,
+            &[(Asker::Plain, &plain), (Asker::Acked, &acked), (Asker::Heard, &unasked)],
+            SEEDS_FEW + seed,
+            &mut seen,
+        )
+        .await;
     }
     assert!(seen.get("generation").is_some_and(|times| *times >= 20), "{seen:?}");
 }
@@ -581,6 +629,7 @@ async fn random_operations_have_the_same_outcomes_on_redis_and_on_the_reference(
         "Lost",
         "Released",
         "NotHeld",
+        "StepBack",
     ] {
         assert!(seen.get(outcome).is_some_and(|times| *times >= 50), "{outcome} was hardly met: {seen:?}");
     }

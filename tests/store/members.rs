@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use baton::protocol::{
     Announcement, Candidate, LastTerm, MemberCampaignReply, MemberCell, MemberReply, MemberRequest, RaiseReply,
-    RaiseRequest, RecordVersion, Rules, Server, StoreTime,
+    RaiseRequest, RecordVersion, Rules, Server,
 };
 use baton::store::News;
 use baton::store::quorum::QuorumMember;
@@ -13,7 +13,7 @@ use baton::store::redis::RedisMember;
 use testkit::redis::RedisServer;
 use testkit::resp::Reply;
 
-use super::differential::{FAR_AHEAD, LEASES_MS, PASSING_MS, Random, Spans, Trail, shift};
+use super::differential::{FAR_AHEAD, LEASES_MS, PASSING_MS, Random, STEPS_MS, Spans, Trail, ahead, shift};
 use super::*;
 
 const SEEDS: u64 = 700;
@@ -23,7 +23,8 @@ const OPERATIONS: usize = 40;
 enum Operation {
     /// By a replica with one of the lists.
     Ask(usize, Box<MemberRequest>),
-    TimePasses(u64),
+    TimePasses(i64),
+    ClockStepsBack(i64),
     LeaseVanishes,
     EverythingForgotten,
     AnotherServer,
@@ -39,8 +40,9 @@ struct Pair<'a> {
     news: baton::base::Subscription<News>,
     role: RoleName,
     cell: MemberCell,
-    /// How far the reference's clock is ahead.
-    passed_us: u64,
+    /// How far the reference's clock is ahead, and was at most.
+    passed_us: i64,
+    passed_most_us: i64,
     generation: u64,
     /// Redis's token to the reference's.
     tokens: BTreeMap<Token, Token>,
@@ -123,7 +125,7 @@ impl Pair<'_> {
             return Operation::Ask(by, Box::new(MemberRequest::Renew(request)));
         }
         let by = if random.one_in(8) { usize::try_from(random.below(3)).expect("small") } else { 0 };
-        let ask = match random.below(21) {
+        let ask = match random.below(22) {
             0..=6 => {
                 let session = random.below(3);
                 let latest = &mut self.attempts[usize::try_from(session).expect("small")];
@@ -180,6 +182,7 @@ impl Pair<'_> {
             16 | 17 => return Operation::TimePasses(random.pick(&PASSING_MS)),
             18 if random.one_in(2) => return Operation::EverythingForgotten,
             18 | 19 => return Operation::LeaseVanishes,
+            20 => return Operation::ClockStepsBack(random.pick(&STEPS_MS)),
             _ => return Operation::AnotherServer,
         };
         Operation::Ask(by, Box::new(ask))
@@ -193,11 +196,23 @@ impl Pair<'_> {
         match operation {
             Operation::Ask(by, ask) => self.ask(*by, ask).await,
             Operation::TimePasses(span_ms) => self.pass(*span_ms),
+            Operation::ClockStepsBack(span_ms) => {
+                // As in `differential`.
+                if self.has_record() {
+                    if self.redis.command(&["EXISTS", &self.key("lease")]) == Reply::Number(0) {
+                        self.cell.evict_lease();
+                    }
+                    self.pass(-span_ms);
+                    self.saw("a step back");
+                }
+            }
             Operation::LeaseVanishes => {
                 self.redis.command(&["DEL", &self.key("lease")]);
                 self.cell.evict_lease();
             }
             Operation::EverythingForgotten => {
+                // As in `differential`.
+                self.pass((self.passed_most_us - self.passed_us) / 1_000);
                 self.redis.command(&["DEL", &self.key("lease"), &self.key("record")]);
                 self.cell.forget();
             }
@@ -235,10 +250,10 @@ impl Pair<'_> {
         let (lists, member) = &self.members[by];
         let answer = self.spans.timed(member.ask_stamped(&self.role, ask)).await.expect("an answer");
         if !had_record && self.has_record() {
-            self.count_ahead = self.passed_us;
+            self.count_ahead = 0_u64.wrapping_add_signed(self.passed_us);
         }
         let generation = format!("generation {}", self.generation);
-        let now = StoreTime(answer.store_time.0 + self.passed_us);
+        let now = ahead(answer.store_time, self.passed_us);
         let server = Server { now, uptime: Duration::ZERO, generation: &generation };
         let (expected, said) = self.cell.step(server, lists, &self.twin_of(ask)).expect("tokens are left");
         if matches!(ask, MemberRequest::Campaign(_)) && said.is_some() {
@@ -339,7 +354,7 @@ impl Pair<'_> {
     }
 
     fn same_count(&mut self, redis: u64, reference: u64) {
-        assert_eq!(redis + self.count_ahead, reference);
+        assert_eq!(redis.wrapping_add(self.count_ahead), reference);
         (self.count, self.count_twin) = (redis, reference);
     }
 
@@ -351,12 +366,13 @@ impl Pair<'_> {
         let News::Said(said) = news else { panic!("{news:?}, expected {expected:?}") };
         self.saw(said.kind.as_str());
         self.same_token(said.token, expected.token);
-        let count = said.count + self.count_ahead;
+        let count = said.count.wrapping_add(self.count_ahead);
         assert_eq!(Announcement { count, ..(*said).clone() }, Announcement { token: said.token, ..expected });
     }
 
-    fn pass(&mut self, span_ms: u64) {
+    fn pass(&mut self, span_ms: i64) {
         self.passed_us += span_ms * 1_000;
+        self.passed_most_us = self.passed_most_us.max(self.passed_us);
         shift(self.redis, &self.key("lease"), &self.key("record"), span_ms);
     }
 }
@@ -372,6 +388,7 @@ async fn run(redis: &RedisServer, members: &Members, seed: u64, seen: &mut BTree
         role,
         cell: MemberCell::new(Rules::QUORUM),
         passed_us: 0,
+        passed_most_us: 0,
         generation: 0,
         tokens: BTreeMap::from([(Token::NONE, Token::NONE)]),
         latest: (candidate(1, 0), Token::NONE),
@@ -430,6 +447,7 @@ async fn random_operations_have_the_same_outcomes_on_a_member_and_on_the_referen
         "grant",
         "heartbeat",
         "release",
+        "a step back",
     ] {
         assert!(seen.get(outcome).is_some_and(|times| *times >= 25), "{outcome} was hardly met: {seen:?}");
     }

@@ -2,7 +2,8 @@
 //!
 //! Both sides see the same moments, but for what a command takes: the reference is told Redis's clock before each
 //! operation. Time passes by shifting: the reference's clock goes forward, and in Redis every stored moment moves back.
-//! So tokens, which are made from the clock, differ in value; what must agree is which token is meant, and their order.
+//! A clock that is stepped back is the same the other way round. So tokens, which are made from the clock, differ in
+//! value; what must agree is which token is meant, and their order.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,6 +15,7 @@ use testkit::redis::RedisServer;
 use testkit::resp::Reply;
 use testkit::sentinel::SentinelSet;
 
+use super::super::differential::ahead;
 use super::super::{connected, heard, ms};
 use super::cost::calls;
 use super::*;
@@ -27,7 +29,9 @@ const LEASES_MS: [u64; 2] = [600_000, 1_200_000];
 const GUARD_MS: u64 = 560_000;
 /// Spans that stay clear of a ticket's five seconds by three seconds, more than a run takes on a busy machine, and
 /// whose sums stay clear of the leases and the guard, which the server's age is part of, by minutes.
-const PASSING_MS: [u64; 5] = [8_043, 8_043, 16_111, 310_270, 610_510];
+const PASSING_MS: [i64; 5] = [8_043, 8_043, 16_111, 310_270, 610_510];
+/// By how much a clock is stepped back: more than passes in a run, so that no sum comes near anything.
+const STEP_MS: i64 = 20_000_000;
 /// Clear of what spans add up to by four seconds, and less than any lease.
 const AT_LEAST_MS: u64 = 100_600;
 /// What a command takes at most; less than any span.
@@ -53,7 +57,8 @@ enum Operation {
     Inspect(LockName),
     Unlock(UnlockRequest),
     Names,
-    TimePasses(u64),
+    TimePasses(i64),
+    ClockStepsBack,
     EverythingForgotten,
     AnotherServer,
 }
@@ -65,8 +70,9 @@ struct Pair<'a> {
     is_unasked: bool,
     wakes: &'a mut [Subscription<WakeNews>],
     space: LockSpace,
-    /// How far the reference's clock is ahead.
-    passed_us: u64,
+    /// How far the reference's clock is ahead, and was at most.
+    passed_us: i64,
+    passed_most_us: i64,
     generation: u64,
     /// Redis's token to the reference's.
     tokens: BTreeMap<Token, Token>,
@@ -206,7 +212,7 @@ impl Pair<'_> {
 
     fn choose(&mut self) -> Operation {
         let request = self.request();
-        match self.rng.u32(0..42) {
+        match self.rng.u32(0..43) {
             0..=16 => Operation::Acquire(self.beside(request)),
             17..=21 => {
                 let (seat, session) = (self.seat(&request), self.session_for(&request));
@@ -251,7 +257,8 @@ impl Pair<'_> {
             35..=37 => Operation::TimePasses(self.pick(&PASSING_MS)),
             38 if self.one_in(3) => Operation::EverythingForgotten,
             38 => Operation::Inspect(request.names[0].clone()),
-            _ => unreachable!("one of 42"),
+            42 => Operation::ClockStepsBack,
+            _ => unreachable!("one of 43"),
         }
     }
 
@@ -261,7 +268,7 @@ impl Pair<'_> {
         let number = |text: &str| text.parse::<u64>().expect("a number");
         let info = self.redis.command(&["INFO", "server"]).text();
         let uptime = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:")).expect("an uptime");
-        let now = StoreTime(number(&seconds) * 1_000_000 + number(&micros) + self.passed_us);
+        let now = ahead(StoreTime(number(&seconds) * 1_000_000 + number(&micros)), self.passed_us);
         Server { now, uptime: Duration::from_secs(number(uptime).saturating_sub(1)), generation }
     }
 
@@ -305,7 +312,12 @@ impl Pair<'_> {
                 Vec::new()
             }
             Operation::TimePasses(span_ms) => self.pass(*span_ms),
+            // A token that is new then would be less than those that were known before everything was forgotten.
+            Operation::ClockStepsBack if !self.has_floor() => Vec::new(),
+            Operation::ClockStepsBack => self.step_back(&generation).await,
             Operation::EverythingForgotten => {
+                // The reference's clock has caught up with the tokens that it made: those of Redis rise all the time.
+                self.pass((self.passed_most_us - self.passed_us) / 1_000);
                 let keys = self.redis.command(&["KEYS", "baton:{locks}:*"]).texts();
                 keys.iter().for_each(|key| drop(self.redis.command(&["DEL", key])));
                 self.space.forget();
@@ -321,6 +333,30 @@ impl Pair<'_> {
             }
         };
         self.heard(said).await;
+    }
+
+    fn has_floor(&self) -> bool {
+        self.redis.command(&["EXISTS", &format!("{KEYS}floor")]) == Reply::Number(1)
+    }
+
+    /// A server drops and cuts what it looks at, and so does the reference: so all is looked at, before and behind.
+    async fn step_back(&mut self, generation: &str) -> Vec<Wake> {
+        self.saw("StepBack");
+        let names = NAMES.map(|name| LockName::new(name).expect("a good name")).to_vec();
+        let (id, session_id) = (self.new_id(), session(1));
+        let cancel = CancelRequest { names: names.clone(), session: session_id, id, keeps: false };
+        self.store.cancel(cancel.clone()).await.expect("an answer");
+        let mut wakes = self.space.cancel(self.server(generation), &cancel);
+        self.pass(-STEP_MS);
+        let server = self.server(generation);
+        for number in 1..=SESSIONS {
+            self.store.beat(session(number)).await.expect("an answer");
+            self.space.beat(server, session(number));
+        }
+        let request = AcquireRequest { names, id, queueing: Queueing::No, permits: 1, beside: None, ..self.request() };
+        self.recent.push_front(request.clone());
+        wakes.extend(self.acquire(server, &request).await);
+        wakes
     }
 
     async fn acquire(&mut self, server: Server<'_>, request: &AcquireRequest) -> Vec<Wake> {
@@ -470,8 +506,9 @@ impl Pair<'_> {
         next(&mut self.wakes[at]).await
     }
 
-    fn pass(&mut self, span_ms: u64) -> Vec<Wake> {
+    fn pass(&mut self, span_ms: i64) -> Vec<Wake> {
         self.passed_us += span_ms * 1_000;
+        self.passed_most_us = self.passed_most_us.max(self.passed_us);
         let span = (span_ms * 1_000).to_string();
         let reply = self.redis.command(&[&["EVAL", SHIFT, "0", &span, KEYS], &NAMES[..]].concat());
         assert_eq!(reply, Reply::Nil);
@@ -494,6 +531,7 @@ async fn run(
         wakes,
         space: LockSpace::new(),
         passed_us: 0,
+        passed_most_us: 0,
         generation: 0,
         tokens: BTreeMap::from([(Token::NONE, Token::NONE)]),
         recent: VecDeque::new(),
@@ -557,7 +595,7 @@ async fn random_operations_on_locks_have_the_same_outcomes_on_redis_and_on_the_r
     println!("{seen:?}, {short} requests by the short ways");
     assert!(short >= 1_000, "the short ways were hardly taken");
     let met = "Granted Again Turn Settled Held Guarded PermitsDiffer Extended Restored Overruled Lost \
-               Released NotHeld Woken Rests Unlocked EndedBefore Differs Names";
+               Released NotHeld Woken Rests Unlocked EndedBefore Differs Names StepBack";
     for outcome in met.split(' ') {
         assert!(seen.get(outcome).is_some_and(|times| *times >= 50), "{outcome} was hardly met: {seen:?}");
     }

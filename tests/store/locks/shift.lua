@@ -1,5 +1,8 @@
--- Moves every stored moment back by ARGV[1] microseconds. ARGV[2]: what all keys begin with; then the names.
+-- Moves every stored moment back by ARGV[1] microseconds, or on, and then drops what has ended before. ARGV[2]: what
+-- all keys begin with; then the names.
 local span = tonumber(ARGV[1])
+local clock = redis.call('TIME')
+local now = clock[1] * 1000000 + clock[2]
 local function earlier(text) return string.format('%.0f', tonumber(text) - span) end
 local store = ARGV[2] .. 'store'
 local till = redis.call('HGET', store, 'guard_until')
@@ -13,7 +16,11 @@ for i = 3, #ARGV do
     if string.sub(hash[at], 1, 2) == 'h:' then
       local head, moment, state, kept, rest = string.match(hash[at + 1], '^(%x+ %d+ %d+) (%d+) (%d) (%d+) (.*)$')
       local later = kept == '0' and kept or earlier(kept)
-      redis.call('HSET', key, hash[at], table.concat({ head, earlier(moment), state, later, rest }, ' '))
+      if span < 0 and tonumber(moment) <= now then
+        redis.call('HDEL', key, hash[at])
+      else
+        redis.call('HSET', key, hash[at], table.concat({ head, earlier(moment), state, later, rest }, ' '))
+      end
     end
   end
 end
