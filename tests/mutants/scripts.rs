@@ -70,7 +70,6 @@ const LEFT_OUT: &[&str] = &[
     "a_script_is_sent_once",
     "no_log_at_any_level",
     "one_member_that_refuses",
-    "was_stuck",
 ];
 
 /// Every mutant of the scripts and what becomes of it. `only`: those of files whose path has this in it.

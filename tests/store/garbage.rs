@@ -74,10 +74,12 @@ async fn hashes_with_missing_or_odd_fields_are_refused_and_left_alone() {
         ("token", "abc"),
         ("token", "-1"),
         ("token", "1e5"),
-        ("token", "99999999999999999999"),
+        ("token", "12345678901234567"),
         ("count", ""),
         ("released", "yes"),
         ("session", "me"),
+        ("session", "abc"),
+        ("session", &"z".repeat(32)),
         ("guard_until", "soon"),
         ("guard_cause", "boredom"),
     ] {
@@ -109,4 +111,17 @@ async fn a_lease_with_missing_or_odd_fields_is_refused_and_left_alone() {
     win(&store, unguarded(1, 1)).await;
     redis.command(&["PERSIST", LEASE_KEY]);
     all_refuse(&redis, &store, LEASE_KEY, "TTL").await;
+}
+
+#[tokio::test]
+async fn a_question_that_is_answered_with_who_leads_writes_nothing() {
+    let redis = server();
+    let store = connected(&redis.url()).await;
+    win(&store, unguarded(1, 1)).await;
+    for make in [&["PING"][..], &["DEL", RECORD_KEY]] {
+        redis.command(make);
+        let before = redis.command(&["DEBUG", "DIGEST"]);
+        assert!(matches!(campaign(&store, unguarded(2, 1)).await, CampaignReply::Held { .. }));
+        assert_eq!(redis.command(&["DEBUG", "DIGEST"]), before, "{make:?}");
+    }
 }

@@ -8,6 +8,7 @@ mod differential;
 mod evidence;
 mod faults;
 mod garbage;
+mod held;
 mod lease_api;
 mod leases;
 mod leases_edited;
@@ -44,6 +45,8 @@ use baton::store::redis::RedisStore;
 use baton::store::{LeaseStore, PresenceStore, ShortestLease, StoreError, StoreHealth};
 use secrecy::SecretString;
 use testkit::kubernetes::FakeApi;
+use testkit::redis::RedisServer;
+use testkit::sidecars::clock::ClockControl;
 use testkit::{BOUND, within};
 
 use requests::{LEASE, NOTHING, ask, candidate, giving_back, knows_for, ms, renewal, unguarded, version_of};
@@ -149,6 +152,24 @@ async fn win(store: &RedisStore, request: CampaignRequest) -> (Token, u64) {
         CampaignReply::Granted { token, count } => (token, count),
         other => panic!("not granted: {other:?}"),
     }
+}
+
+/// How many scripts the server has run.
+fn scripts_run(redis: &RedisServer) -> u64 {
+    let stats = redis.command(&["INFO", "commandstats"]).text();
+    let calls = |line: &str| -> Option<u64> { line.split("calls=").nth(1)?.split(',').next()?.parse().ok() };
+    stats.lines().filter(|line| line.starts_with("cmdstat_eval")).filter_map(calls).sum()
+}
+
+/// Steps the server's clock to so many seconds ahead of ours, and waits until scripts are told that time: not every
+/// server looks at every call.
+async fn step_clock(redis: &RedisServer, control: &ClockControl, offset: i64) {
+    control.set(offset);
+    testkit::wait_until(BOUND, "scripts are told that time", || {
+        let told = redis.command(&["EVAL", "return tonumber(redis.call('TIME')[1])", "0"]).number();
+        (told - jiff::Timestamp::now().as_second() - offset).abs() < 60
+    })
+    .await;
 }
 
 fn is_unreachable<T>(result: &Result<T, StoreError>) -> bool {

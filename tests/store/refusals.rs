@@ -263,9 +263,13 @@ async fn the_documented_rights_are_enough() {
 #[tokio::test]
 async fn a_missing_right_is_named() {
     let redis = RedisServer::start();
-    for (user, missing, word) in
-        [("no-info", "+info", "run info"), ("no-keys", "~baton:*", "keys"), ("no-time", "+time", "(NOPERM)")]
-    {
+    for (user, missing, word) in [
+        ("no-info", "+info", "run info"),
+        ("no-keys", "~baton:*", "keys"),
+        ("no-time", "+time", "(NOPERM)"),
+        ("no-reads", "+hmget", "(NOPERM)"),
+        ("no-ttl", "+pexpire", "(NOPERM)"),
+    ] {
         rights_for(&redis, user, &LEAST_RIGHTS.replace(missing, ""));
         let store = store_with(&as_user(&redis, user));
         wait_until_async(BOUND, &format!("{user} is refused because of {word}"), async || {
@@ -279,6 +283,8 @@ async fn a_missing_right_is_named() {
             }
         })
         .await;
+        let left = redis.command(&["EXISTS", "baton:{scheduler}:lease"]);
+        assert_eq!(left, Reply::Number(0), "{user}: a lease without a TTL would stand for ever");
     }
 }
 

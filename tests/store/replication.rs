@@ -344,7 +344,8 @@ async fn after_a_replica_has_come_back_the_incumbents_release_opens_the_role_as_
         replica.command(&["INFO", "replication"]).text().contains("master_link_status:up") && online(&master) == 1
     })
     .await;
-    assert_eq!(synchronised(&master), (before.0, before.1 + 1), "it went on where it was");
+    let (full, partial) = (before.0, before.1 + 1);
+    assert_eq!(synchronised(&master), (full, partial), "it went on where it was");
 
     let mut counted = 0;
     let mut renews = async || {
@@ -357,6 +358,8 @@ async fn after_a_replica_has_come_back_the_incumbents_release_opens_the_role_as_
         || master.command(&["HGET", "baton:{scheduler}:record", "count"]).text().parse::<u64>().expect("a number");
     let counted_before = count();
     renews().await;
+    let generation = master.command(&["HGET", "baton:{scheduler}:record", "generation"]).text();
+    assert!(generation.ends_with(&format!("/{}", full + partial)), "whichever way they came: {generation}");
     assert_eq!(writer(), "", "a watch has begun");
     assert!(count() > counted_before + 4_096, "further than by renewals: {counted_before}, {}", count());
     wait_until_async(BOUND, "the guard is over", async || {

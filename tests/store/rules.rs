@@ -107,6 +107,29 @@ async fn a_lease_that_is_gone_before_its_time_guards_the_role_as_vanished() {
     redis.command(&["DEL", RECORD_KEY]);
 }
 
+/// Nobody can have come to it elsewhere: not by renewals, nor by another server's clock.
+#[tokio::test]
+async fn a_watch_begins_with_a_count_further_on_than_a_term_gets_and_not_behind_the_clock() {
+    let redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    win_after_the_start(&store, 1, ms(100)).await;
+    let (token, _) = win(&store, ask(1, 2)).await;
+    assert_eq!(release(&store, giving_back(1, 2, token)).await, ReleaseReply::Released);
+    let salt = u64::from_str_radix(&redis.command(&["HGET", RECORD_KEY, "generation"]).text()[..4], 16);
+    let Reply::List(time) = redis.command(&["TIME"]) else { panic!() };
+    let now = time[0].clone().text().parse::<u64>().expect("seconds") * 1_000_000;
+    let begun = async |count: u64| {
+        redis.command(&["HSET", RECORD_KEY, "count", &count.to_string(), "generation", "another"]);
+        match campaign(&store, ask(2, 1)).await {
+            CampaignReply::Guarded { cause: GuardCause::Generation, version, .. } => version.count,
+            other => panic!("{other:?}"),
+        }
+    };
+    let ahead = now + 1_000_000_000_000;
+    assert_eq!(begun(ahead).await, ahead + 4_096 + salt.expect("hexadecimal"));
+    assert!(begun(5).await >= now);
+}
+
 #[tokio::test]
 async fn a_lease_ends_by_itself_and_its_record_stays() {
     let redis = RedisServer::start();

@@ -4,22 +4,15 @@ use baton::protocol::jobs::{OpenReply, WriteReply};
 use baton::store::StoreError;
 use testkit::proxy::{Network, Proxy};
 use testkit::redis::Data;
+use testkit::sidecars::clock;
 use testkit::{BOUND, wait_until, wait_until_async, within};
 
-use super::super::{impatient, is_unreachable};
+use super::super::{impatient, is_unreachable, scripts_run, step_clock};
 use super::*;
 use crate::suite::ledgers::{request, stale, stored, term};
 
 fn is_unknown<T>(reply: &Result<T, StoreError>) -> bool {
     matches!(reply, Err(StoreError::Unknown { .. }))
-}
-
-/// How many scripts the server has run by their hash.
-fn scripts_run(redis: &RedisServer) -> u64 {
-    let stats = redis.command(&["INFO", "commandstats"]).text();
-    let calls =
-        stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls=")?.split(',').next()?.parse().ok());
-    calls.unwrap_or(0)
 }
 
 /// A leader behind a proxy with a ledger that it has written, and the same desk for whoever reaches the Redis directly.
@@ -57,6 +50,17 @@ async fn a_write_that_was_stuck_on_the_way_is_not_written_after_its_sender_gave_
     proxy.set(Network::Good);
     wait_until(BOUND, "it arrives", || scripts_run(&redis) > run).await;
     assert_eq!(direct.read().await, stored(base, "b"), "although it had the right term and the right version");
+}
+
+#[tokio::test]
+async fn a_write_that_seems_late_because_the_stores_clock_was_stepped_is_sent_again() {
+    let Some((redis, control)) = clock::redis() else { return };
+    let desk = desk(&Arc::new(connected(&redis.url()).await));
+    let mut base = desk.written(Some(7), None, "0").await;
+    for offset in [3_600, -3_600, 0] {
+        step_clock(&redis, &control, offset).await;
+        base = desk.written(Some(7), Some(base), &offset.to_string()).await;
+    }
 }
 
 #[tokio::test]

@@ -42,6 +42,7 @@ async fn keys_of_ledgers_that_are_not_batons_are_refused_and_left_alone() {
         ("fence", "x"),
         ("fence", "-1"),
         ("fence", &limit),
+        ("fence", "00000000000000007"),
         ("revision", "1e3"),
         ("revision", ""),
         ("revision", &limit),
@@ -90,4 +91,19 @@ async fn a_full_memory_takes_no_ledger_and_loses_none() {
     assert_eq!(desk.store.forget(&desk.job).await, Ok(true), "that makes room");
     redis.command(&["CONFIG", "SET", "maxmemory", "0"]);
     desk.written(Some(7), None, "a").await;
+}
+
+#[tokio::test]
+async fn a_missing_right_is_told_as_it_is() {
+    let redis = RedisServer::start();
+    rights_for(&redis, "no-reads", &LEAST_RIGHTS.replace("+hmget ", ""));
+    let store = store_with(&as_user(&redis, "no-reads"));
+    until_up(&store).await;
+    let desk = desk(&Arc::new(store));
+    for refused in [
+        desk.store.read(&desk.job).await.map(drop),
+        desk.store.write(&desk.job, request(Some(7), None, "a")).await.map(drop),
+    ] {
+        assert!(matches!(&refused, Err(StoreError::Refused { reason }) if reason.contains("(NOPERM)")), "{refused:?}");
+    }
 }

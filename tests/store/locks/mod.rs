@@ -3,6 +3,7 @@
 mod cost;
 mod differential;
 mod garbage;
+mod kept;
 mod operator;
 mod servers;
 mod sides;

@@ -9,15 +9,8 @@ use testkit::{BOUND, wait_until, wait_until_async};
 
 use super::super::live::acknowledged;
 use super::super::refusals::{LEAST_RIGHTS, as_user, rights_for};
-use super::super::{connected, impatient, ms, store_with, until_up};
+use super::super::{connected, impatient, ms, scripts_run, step_clock, store_with, until_up};
 use super::*;
-
-/// How many scripts the server has run.
-fn scripts_run(redis: &RedisServer) -> u64 {
-    let stats = redis.command(&["INFO", "commandstats"]).text();
-    let calls = |line: &str| -> Option<u64> { line.split("calls=").nth(1)?.split(',').next()?.parse().ok() };
-    stats.lines().filter(|line| line.starts_with("cmdstat_eval")).filter_map(calls).sum()
-}
 
 #[tokio::test]
 async fn a_release_wakes_the_first_waiter_at_its_own_sidecar_only() {
@@ -67,20 +60,13 @@ async fn a_request_that_its_sender_has_given_up_does_nothing_when_it_arrives() {
     granted(&other, ask("a", 3)).await;
 }
 
-/// How far the time that a script is told is ahead of ours, in seconds. Not every server looks at every call.
-fn offset_of(redis: &RedisServer) -> i64 {
-    let told = redis.command(&["EVAL", "return tonumber(redis.call('TIME')[1])", "0"]).number();
-    told - jiff::Timestamp::now().as_second()
-}
-
 #[tokio::test]
 async fn a_request_that_seems_late_because_the_stores_clock_was_stepped_is_sent_again() {
     let Some((redis, control)) = clock::redis() else { return };
     let store = connected(&redis.url()).await;
     let mut token = granted(&store, ask("0", 1)).await.token;
     for (number, offset) in [(1_u128, 3_600), (2, -3_600), (3, 0)] {
-        control.set(offset);
-        wait_until(BOUND, "scripts are told that time", || (offset_of(&redis) - offset).abs() < 60).await;
+        step_clock(&redis, &control, offset).await;
         let request = AcquireRequest { floor: token, ..ask(&number.to_string(), number) };
         let before = scripts_run(&redis);
         let later = granted(&store, request).await.token;
