@@ -6,7 +6,6 @@
 //! which token is meant, and their order.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 use baton::protocol::{Announcement, Attempt, Candidate, LeaseCell, RecordVersion, Rules, Server, StoreTime};
 use baton::store::News;
@@ -16,6 +15,7 @@ use testkit::redis::RedisServer;
 use testkit::resp::Reply;
 use testkit::sentinel::SentinelSet;
 
+use super::random::{FAR_AHEAD, LEASES_MS, PASSING_MS, Random, STEPS_MS, Spans, Tokens, Trail, ahead, shift};
 use super::replication::{PATIENT, pair, with_one_ack};
 use super::*;
 
@@ -23,58 +23,6 @@ const SEEDS: u64 = 300;
 /// Where servers are behind more servers.
 const SEEDS_FEW: u64 = 15;
 const OPERATIONS: usize = 40;
-/// Longer than the test, so that nothing ends between the two sides' looks at it.
-pub const LEASES_MS: [u64; 2] = [600_000, 1_200_000];
-/// Spans whose sums stay clear of the leases, by more than the test's own time.
-pub const PASSING_MS: [i64; 4] = [70_130, 310_270, 610_510, 1_250_770];
-/// By how much a clock is stepped back: they leave that as it is, and one is more than any lease.
-pub const STEPS_MS: [i64; 3] = [70_000, 610_000, 1_250_000];
-/// Redis counts a TTL in milliseconds.
-const ROUNDING: Duration = Duration::from_millis(50);
-/// A floor this far ahead is above every clock of the test.
-pub const FAR_AHEAD: u64 = 1_000_000_000_000;
-
-/// A seed replays its run.
-pub struct Random(pub fastrand::Rng);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0.u64(..)
-    }
-
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
-    pub fn pick<T: Clone>(&mut self, from: &[T]) -> T {
-        let index = usize::try_from(self.below(from.len() as u64)).expect("a small number");
-        from[index].clone()
-    }
-
-    pub fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-}
-
-/// How far apart the spans may be that a server and the reference tell: a script that is interrupted between two looks
-/// at its server's clock is off by so much, where the span begins and where it is told.
-#[derive(Default)]
-pub struct Spans {
-    slowest: Duration,
-}
-
-impl Spans {
-    pub async fn timed<T>(&mut self, request: impl Future<Output = T>) -> T {
-        let asked_at = Instant::now();
-        let answer = request.await;
-        self.slowest = self.slowest.max(asked_at.elapsed());
-        answer
-    }
-
-    pub fn assert_same(&self, one: Duration, other: Duration) {
-        assert!(one.abs_diff(other) < ROUNDING + self.slowest * 2, "{one:?} {other:?}, slowest {:?}", self.slowest);
-    }
-}
 
 #[derive(Clone, Debug)]
 enum Operation {
@@ -115,7 +63,7 @@ struct Pair<'a> {
     generation: u64,
     replid: String,
     /// Redis's token to the reference's.
-    tokens: BTreeMap<Token, Token>,
+    tokens: Tokens,
     /// The record as the last answer told of it, and the reference's count.
     version: RecordVersion,
     count_twin: u64,
@@ -146,11 +94,6 @@ impl Pair<'_> {
         *self.seen.entry(name).or_default() += 1;
     }
 
-    /// The reference's token for one of Redis's.
-    fn twin(&self, token: Token) -> Token {
-        *self.tokens.get(&token).unwrap_or_else(|| panic!("{token} was never seen"))
-    }
-
     /// The reference's count for one that was made from the last count.
     fn twin_count(&self, count: u64) -> u64 {
         (self.count_twin + count).saturating_sub(self.version.count)
@@ -165,7 +108,7 @@ impl Pair<'_> {
 
     /// Both records are of the same version, as far as it was told.
     fn same_version(&mut self, redis: RecordVersion, reference: RecordVersion) {
-        self.same_token(redis.token, reference.token);
+        self.tokens.same(redis.token, reference.token);
         self.align(redis.count, reference.count);
         assert_eq!((redis.count.wrapping_add(self.count_ahead), redis.writer), (reference.count, reference.writer));
         (self.version, self.count_twin) = (redis, reference.count);
@@ -174,17 +117,6 @@ impl Pair<'_> {
     fn wrote(&mut self, writer: SessionId, (token, count): (Token, u64), (token_twin, count_twin): (Token, u64)) {
         let of = |token, count| RecordVersion { token, count, writer: Some(writer) };
         self.same_version(of(token, count), of(token_twin, count_twin));
-    }
-
-    /// Two tokens mean the same; a new pair keeps the order of all.
-    fn same_token(&mut self, redis: Token, reference: Token) {
-        if let Some(known) = self.tokens.get(&redis) {
-            assert_eq!(*known, reference, "the reference's token for {redis}");
-            return;
-        }
-        self.tokens.insert(redis, reference);
-        let order: Vec<Token> = self.tokens.values().copied().collect();
-        assert!(order.is_sorted_by(|a, b| a < b), "the order of tokens: {:?}", self.tokens);
     }
 
     fn choose(&mut self, random: &mut Random) -> Operation {
@@ -199,17 +131,13 @@ impl Pair<'_> {
         let identity: Arc<str> = Arc::from(format!("web {session}"));
         let lease_duration = ms(random.pick(&LEASES_MS));
         let guard = !random.one_in(6);
-        let known: Vec<Token> = self.tokens.keys().copied().collect();
+        let known = self.tokens.known();
         let audience = u32::try_from(random.below(5)).expect("small");
         if is_campaign {
             let mut floor = if random.one_in(3) { random.pick(&known) } else { Token::NONE };
             let latest = *known.last().expect("zero is known");
             if random.one_in(12) && latest.get() < Token::LIMIT - 2 * FAR_AHEAD {
-                let ahead = |token: Token| Token::new(token.get() + FAR_AHEAD).expect("below 2^53");
-                // Known from now on, on both sides.
-                let (mine, twin) = (ahead(latest), ahead(self.twin(latest)));
-                self.same_token(mine, twin);
-                floor = mine;
+                floor = self.tokens.far_ahead();
             }
             let knowledge = (!random.one_in(2)).then(|| KnownRecord {
                 version: RecordVersion {
@@ -290,14 +218,14 @@ impl Pair<'_> {
                 let asked = self.asker.1.release(&self.role, request.clone());
                 let answer = self.spans.timed(asked).await.expect("an answer");
                 let server = self.server(&generation, answer.store_time);
-                let twin = ReleaseRequest { token: self.twin(request.token), ..request.clone() };
+                let twin = ReleaseRequest { token: self.tokens.twin(request.token), ..request.clone() };
                 let (expected, said) = self.cell.release(server, &twin);
                 assert_eq!(answer.reply, expected);
                 self.saw(expected);
                 self.heard(said).await;
             }
             Operation::TimePasses(span_ms) => self.pass(*span_ms),
-            // What is made from the clock would be from before what was known and was forgotten, if nothing was granted.
+            // Or what is made from the clock could be from before what was known and is forgotten.
             Operation::ClockStepsBack(span_ms) if self.has_granted => self.step_back(*span_ms, &generation).await,
             Operation::ClockStepsBack(_) => {}
             Operation::LeaseVanishes => {
@@ -331,13 +259,13 @@ impl Pair<'_> {
         let server = self.server(generation, answer.store_time);
         let knowledge = request.knowledge.map(|known| KnownRecord {
             version: RecordVersion {
-                token: self.twin(known.version.token),
+                token: self.tokens.twin(known.version.token),
                 count: self.twin_count(known.version.count),
                 ..known.version
             },
             ..known
         });
-        let twin = CampaignRequest { floor: self.twin(request.floor), knowledge, ..request.clone() };
+        let twin = CampaignRequest { floor: self.tokens.twin(request.floor), knowledge, ..request.clone() };
         let (expected, said) = self.cell.campaign(server, &twin).expect("tokens are left");
         self.has_granted |= matches!(expected, CampaignReply::Granted { .. });
         match &expected {
@@ -355,7 +283,7 @@ impl Pair<'_> {
                 assert_eq!(span, s);
             }
             (Held { holder, token, remaining, version }, Held { holder: h, token: t, remaining: r, version: v }) => {
-                self.same_token(token, t);
+                self.tokens.same(token, t);
                 self.same_version(version, v);
                 assert_eq!(holder, h);
                 self.spans.assert_same(remaining, r);
@@ -381,7 +309,7 @@ impl Pair<'_> {
         let answer = self.spans.timed(asked).await.expect("an answer");
         self.note_watch(before);
         let server = self.server(generation, answer.store_time);
-        let (token, count) = (self.twin(request.token), self.twin_count(request.count));
+        let (token, count) = (self.tokens.twin(request.token), self.twin_count(request.count));
         let twin = RenewRequest { token, count, ..request.clone() };
         let (expected, said) = self.cell.renew(server, &twin);
         match &expected {
@@ -402,7 +330,7 @@ impl Pair<'_> {
                 assert!(audience == 1 || (self.in_cluster && audience == 0), "this test listens: {audience}");
             }
             (RenewReply::Lost { token, holder }, RenewReply::Lost { token: t, holder: h }) => {
-                self.same_token(token, t);
+                self.tokens.same(token, t);
                 assert_eq!(holder, h);
             }
             (redis, reference) => panic!("Redis: {redis:?}; the reference: {reference:?}"),
@@ -416,7 +344,7 @@ impl Pair<'_> {
         let Some(expected) = expected else { return };
         let news = within("the announcement is heard", self.news.recv()).await.expect("the store lives");
         let News::Said(said) = news else { panic!("{news:?}, expected {expected:?}") };
-        self.same_token(said.token, expected.token);
+        self.tokens.same(said.token, expected.token);
         self.align(said.count, expected.count);
         let count = said.count.wrapping_add(self.count_ahead);
         assert_eq!(Announcement { count, ..(*said).clone() }, Announcement { token: said.token, ..expected });
@@ -444,29 +372,6 @@ impl Pair<'_> {
     }
 }
 
-/// A server's clock, as the reference's is.
-pub fn ahead(clock: StoreTime, passed_us: i64) -> StoreTime {
-    StoreTime(clock.0.checked_add_signed(passed_us).expect("a moment"))
-}
-
-/// Lets time pass, or steps the clock back, for a lease's TTL, and for what the record remembers of it and of a guard,
-/// all at one moment of the server's.
-pub fn shift(redis: &RedisServer, lease_key: &str, record_key: &str, span_ms: i64) {
-    const SHIFT: &str = "
-      local span = tonumber(ARGV[1])
-      local left = redis.call('PTTL', KEYS[1])
-      if left > 0 then redis.call('PEXPIRE', KEYS[1], math.max(left - span, 0)) end
-      for _, field in ipairs({ 'guard_until', 'until', 'listed_until' }) do
-        local moment = redis.call('HGET', KEYS[2], field)
-        if moment and moment ~= '0' then
-          local earlier = math.max(tonumber(moment) - span * 1000, 0)
-          redis.call('HSET', KEYS[2], field, string.format('%.0f', earlier))
-        end
-      end";
-    let reply = redis.command(&["EVAL", SHIFT, "2", lease_key, record_key, &span_ms.to_string()]);
-    assert_eq!(reply, Reply::Nil);
-}
-
 async fn run(redis: &RedisServer, askers: &[(Asker, &RedisStore)], seed: u64, seen: &mut BTreeMap<String, usize>) {
     let in_cluster = redis.command(&["INFO", "server"]).text().contains("_mode:cluster");
     let role = RoleName::new(format!("seed-{seed}")).expect("a DNS label");
@@ -485,7 +390,7 @@ async fn run(redis: &RedisServer, askers: &[(Asker, &RedisStore)], seed: u64, se
         generation: 0,
         replid: redis.command(&["INFO", "replication"]).text().split("master_replid:").nth(1).expect("told")[..4]
             .to_owned(),
-        tokens: BTreeMap::from([(Token::NONE, Token::NONE)]),
+        tokens: Tokens::new(),
         version: NOTHING,
         count_twin: 0,
         count_ahead: 0,
@@ -506,23 +411,6 @@ async fn run(redis: &RedisServer, askers: &[(Asker, &RedisStore)], seed: u64, se
             pair.asker = random.pick(pair.askers);
         }
         pair.apply(&operation).await;
-    }
-}
-
-/// Tells what led to a failure.
-pub struct Trail<T: std::fmt::Debug> {
-    pub seed: u64,
-    pub operations: Vec<T>,
-}
-
-impl<T: std::fmt::Debug> Drop for Trail<T> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("seed {}:", self.seed);
-            for operation in &self.operations {
-                eprintln!("  {operation:?}");
-            }
-        }
     }
 }
 

@@ -22,6 +22,7 @@ mod locks;
 mod members;
 mod presence;
 mod quorum;
+mod random;
 mod refusals;
 mod registry;
 mod renewals;

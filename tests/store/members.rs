@@ -13,7 +13,7 @@ use baton::store::redis::RedisMember;
 use testkit::redis::RedisServer;
 use testkit::resp::Reply;
 
-use super::differential::{FAR_AHEAD, LEASES_MS, PASSING_MS, Random, STEPS_MS, Spans, Trail, ahead, shift};
+use super::random::{FAR_AHEAD, LEASES_MS, PASSING_MS, Random, STEPS_MS, Spans, Tokens, Trail, ahead, shift};
 use super::*;
 
 const SEEDS: u64 = 700;
@@ -45,7 +45,7 @@ struct Pair<'a> {
     passed_most_us: i64,
     generation: u64,
     /// Redis's token to the reference's.
-    tokens: BTreeMap<Token, Token>,
+    tokens: Tokens,
     /// Who was granted last, or renewed last.
     latest: (Candidate, Token),
     /// The last count that was told, and the reference's.
@@ -70,31 +70,13 @@ impl Pair<'_> {
         *self.seen.entry(outcome.into()).or_default() += 1;
     }
 
-    fn twin(&self, token: Token) -> Token {
-        *self.tokens.get(&token).unwrap_or_else(|| panic!("{token} was never seen"))
-    }
-
-    /// Two tokens mean the same; a new pair keeps the order of all.
-    fn same_token(&mut self, redis: Token, reference: Token) {
-        if let Some(known) = self.tokens.get(&redis) {
-            assert_eq!(*known, reference, "the reference's token for {redis}");
-            return;
-        }
-        self.tokens.insert(redis, reference);
-        let order: Vec<Token> = self.tokens.values().copied().collect();
-        assert!(order.is_sorted_by(|a, b| a < b), "the order of tokens: {:?}", self.tokens);
-    }
-
     /// A token above all that are known, which is known on both sides from now on.
     fn later_token(&mut self) -> Token {
-        let greatest = *self.tokens.keys().last().expect("zero is known");
+        let greatest = self.tokens.latest();
         if greatest.get() >= Token::LIMIT - 2 * FAR_AHEAD || greatest == Token::NONE {
             return greatest;
         }
-        let ahead = |token: Token| Token::new(token.get() + FAR_AHEAD).expect("below 2^53");
-        let (mine, twin) = (ahead(greatest), ahead(self.twin(greatest)));
-        self.same_token(mine, twin);
-        mine
+        self.tokens.far_ahead()
     }
 
     /// Mostly who was last given something, else anybody.
@@ -108,7 +90,7 @@ impl Pair<'_> {
     }
 
     fn choose_token(&mut self, random: &mut Random) -> Token {
-        let known: Vec<Token> = self.tokens.keys().copied().collect();
+        let known = self.tokens.known();
         match random.below(8) {
             0 => self.later_token(),
             1 | 2 => random.pick(&known[known.len().saturating_sub(3)..]),
@@ -229,18 +211,18 @@ impl Pair<'_> {
     fn twin_of(&self, ask: &MemberRequest) -> MemberRequest {
         match ask.clone() {
             MemberRequest::Campaign(request) => {
-                let released = request.released.map(|(session, token)| (session, self.twin(token)));
-                MemberRequest::Campaign(CampaignRequest { floor: self.twin(request.floor), released, ..request })
+                let released = request.released.map(|(session, token)| (session, self.tokens.twin(token)));
+                MemberRequest::Campaign(CampaignRequest { floor: self.tokens.twin(request.floor), released, ..request })
             }
             MemberRequest::Raise(request) => {
-                MemberRequest::Raise(RaiseRequest { token: self.twin(request.token), ..request })
+                MemberRequest::Raise(RaiseRequest { token: self.tokens.twin(request.token), ..request })
             }
             MemberRequest::Renew(request) => {
                 let count = (self.count_twin + request.count).saturating_sub(self.count);
-                MemberRequest::Renew(RenewRequest { token: self.twin(request.token), count, ..request })
+                MemberRequest::Renew(RenewRequest { token: self.tokens.twin(request.token), count, ..request })
             }
             MemberRequest::Release(request) => {
-                MemberRequest::Release(ReleaseRequest { token: self.twin(request.token), ..request })
+                MemberRequest::Release(ReleaseRequest { token: self.tokens.twin(request.token), ..request })
             }
         }
     }
@@ -279,7 +261,7 @@ impl Pair<'_> {
             }
             (MemberReply::Raise(RaiseReply::Gone { token }), MemberReply::Raise(RaiseReply::Gone { token: t })) => {
                 self.saw("Gone");
-                self.same_token(token, t);
+                self.tokens.same(token, t);
             }
             (
                 MemberReply::Renew(RenewReply::Renewed { count, reasserted, audience }),
@@ -296,7 +278,7 @@ impl Pair<'_> {
                 MemberReply::Renew(RenewReply::Lost { token: t, holder: h }),
             ) => {
                 self.saw(if h.is_some() { "Lost to another" } else { "Lost" });
-                self.same_token(token, t);
+                self.tokens.same(token, t);
                 assert_eq!(holder, h);
             }
             (MemberReply::Release(redis), MemberReply::Release(reference)) => {
@@ -317,35 +299,35 @@ impl Pair<'_> {
                     LastTerm::Of(_) => "Granted after a term that was not given back",
                 });
                 match (last, l) {
-                    (LastTerm::Of(term), LastTerm::Of(reference)) => self.same_token(term, reference),
+                    (LastTerm::Of(term), LastTerm::Of(reference)) => self.tokens.same(term, reference),
                     _ => assert_eq!(last, l),
                 }
-                self.same_token(token, t);
+                self.tokens.same(token, t);
                 let MemberRequest::Campaign(request) = ask else { panic!("{ask:?}") };
                 self.latest = (request.candidate, token);
             }
             (Stale { token }, Stale { token: t }) => {
                 self.saw("Stale");
-                self.same_token(token, t);
+                self.tokens.same(token, t);
             }
             (
                 Held { holder, token, remaining, confirmed },
                 Held { holder: h, token: t, remaining: r, confirmed: c },
             ) => {
                 self.saw(if c { "Held" } else { "Held for now" });
-                self.same_token(token, t);
+                self.tokens.same(token, t);
                 assert_eq!((holder, confirmed), (h, c));
                 self.spans.assert_same(remaining, r);
             }
             (Guarded { cause, remaining, token }, Guarded { cause: k, remaining: r, token: t }) => {
                 self.saw(k.as_str());
-                self.same_token(token, t);
+                self.tokens.same(token, t);
                 assert_eq!(cause, k);
                 self.spans.assert_same(remaining, r);
             }
             (Unlisted { theirs, remaining, token }, Unlisted { theirs: lists, remaining: r, token: t }) => {
                 self.saw("unlisted");
-                self.same_token(token, t);
+                self.tokens.same(token, t);
                 assert_eq!(theirs, lists);
                 self.spans.assert_same(remaining, r);
             }
@@ -365,7 +347,7 @@ impl Pair<'_> {
         let news = within("the announcement is heard", self.news.recv()).await.expect("the member lives");
         let News::Said(said) = news else { panic!("{news:?}, expected {expected:?}") };
         self.saw(said.kind.as_str());
-        self.same_token(said.token, expected.token);
+        self.tokens.same(said.token, expected.token);
         let count = said.count.wrapping_add(self.count_ahead);
         assert_eq!(Announcement { count, ..(*said).clone() }, Announcement { token: said.token, ..expected });
     }
@@ -390,7 +372,7 @@ async fn run(redis: &RedisServer, members: &Members, seed: u64, seen: &mut BTree
         passed_us: 0,
         passed_most_us: 0,
         generation: 0,
-        tokens: BTreeMap::from([(Token::NONE, Token::NONE)]),
+        tokens: Tokens::new(),
         latest: (candidate(1, 0), Token::NONE),
         count: 0,
         count_twin: 0,

@@ -15,7 +15,7 @@ use testkit::redis::RedisServer;
 use testkit::resp::Reply;
 use testkit::sentinel::SentinelSet;
 
-use super::super::differential::ahead;
+use super::super::random::{Tokens, Trail, ahead};
 use super::super::{connected, heard, ms};
 use super::cost::calls;
 use super::*;
@@ -38,8 +38,6 @@ const AT_LEAST_MS: u64 = 100_600;
 const ROUNDING: Duration = Duration::from_millis(2_500);
 /// Redis tells its age in whole seconds.
 const GUARD_ROUNDING: Duration = Duration::from_millis(3_500);
-/// A floor this far ahead is above every clock of the test.
-const FAR_AHEAD: u64 = 1_000_000_000_000;
 const SESSIONS: u128 = 3;
 const NAMES: [&str; 3] = ["a", "b 2", "ç/3"];
 const KEYS: &str = "baton:{locks}:";
@@ -75,7 +73,7 @@ struct Pair<'a> {
     passed_most_us: i64,
     generation: u64,
     /// Redis's token to the reference's.
-    tokens: BTreeMap<Token, Token>,
+    tokens: Tokens,
     /// The latest requests.
     recent: VecDeque<AcquireRequest>,
     requests: u128,
@@ -104,23 +102,8 @@ impl Pair<'_> {
         id(self.requests)
     }
 
-    fn twin(&self, token: Token) -> Token {
-        *self.tokens.get(&token).unwrap_or_else(|| panic!("{token} was never seen"))
-    }
-
-    /// Two tokens mean the same; a new pair keeps the order of all.
-    fn same_token(&mut self, redis: Token, reference: Token) {
-        if let Some(known) = self.tokens.get(&redis) {
-            assert_eq!(*known, reference, "the reference's token for {redis}");
-            return;
-        }
-        self.tokens.insert(redis, reference);
-        let order: Vec<Token> = self.tokens.values().copied().collect();
-        assert!(order.is_sorted_by(|a, b| a < b), "the order of tokens: {:?}", self.tokens);
-    }
-
     fn known_token(&mut self) -> Token {
-        let known: Vec<Token> = self.tokens.keys().copied().collect();
+        let known = self.tokens.known();
         self.pick(&known[known.len().saturating_sub(3)..])
     }
 
@@ -196,18 +179,9 @@ impl Pair<'_> {
 
     fn floor(&mut self) -> Token {
         if self.one_in(30) {
-            return self.far_ahead();
+            return self.tokens.far_ahead();
         }
         if self.one_in(3) { self.known_token() } else { Token::NONE }
-    }
-
-    /// A token above all that were seen, on both sides.
-    fn far_ahead(&mut self) -> Token {
-        let latest = *self.tokens.keys().next_back().expect("zero is known");
-        let ahead = |token: Token| Token::new(token.get() + FAR_AHEAD).expect("below 2^53");
-        let (mine, twin) = (ahead(latest), ahead(self.twin(latest)));
-        self.same_token(mine, twin);
-        mine
     }
 
     fn choose(&mut self) -> Operation {
@@ -224,7 +198,7 @@ impl Pair<'_> {
                     let (one, other) = (self.known_token(), self.known_token());
                     let (token, last) = (one.min(other), one.max(other));
                     // Now and then of one that came when all this was over.
-                    let latest = self.one_in(4).then(|| self.far_ahead());
+                    let latest = self.one_in(4).then(|| self.tokens.far_ahead());
                     let (token, last) = latest.map_or((token, last), |latest| (latest, latest));
                     Box::new(Restore { owner, identity, token, last, permits, lease, at_least: request.at_least })
                 });
@@ -361,7 +335,7 @@ impl Pair<'_> {
 
     async fn acquire(&mut self, server: Server<'_>, request: &AcquireRequest) -> Vec<Wake> {
         let reply = acquire(self.store, request.clone()).await;
-        let twin = AcquireRequest { floor: self.twin(request.floor), ..request.clone() };
+        let twin = AcquireRequest { floor: self.tokens.twin(request.floor), ..request.clone() };
         let (expected, wakes) = self.space.acquire(server, &twin).expect("tokens are left");
         self.saw(&expected);
         self.same_reply(reply, expected);
@@ -372,12 +346,12 @@ impl Pair<'_> {
         use AcquireReply::{Granted, Guarded, Held, PermitsDiffer};
         match (reply, expected) {
             (Granted(grant), Granted(twin)) => {
-                self.same_token(grant.token, twin.token);
+                self.tokens.same(grant.token, twin.token);
                 assert_eq!((grant.holds, grant.tokens), (twin.holds, twin.tokens));
                 if grant.tokens > 1 {
                     // Of the block, too.
                     let last = |grant: LockGrant| Token::new(grant.token.get() + u64::from(grant.tokens) - 1);
-                    self.same_token(last(grant).expect("small"), last(twin).expect("small"));
+                    self.tokens.same(last(grant).expect("small"), last(twin).expect("small"));
                     self.saw("Turn");
                 }
                 if grant.holds > 1 {
@@ -402,7 +376,7 @@ impl Pair<'_> {
     async fn extend(&mut self, server: Server<'_>, request: &ExtendRequest) {
         let reply = self.store.extend(request.clone()).await.expect("an answer");
         let twin_of = |lost: &Restore| {
-            Box::new(Restore { token: self.twin(lost.token), last: self.twin(lost.last), ..lost.clone() })
+            Box::new(Restore { token: self.tokens.twin(lost.token), last: self.tokens.twin(lost.last), ..lost.clone() })
         };
         let restore = request.restore.as_deref().map(twin_of);
         let older = |lost: &Restore| {
@@ -421,7 +395,7 @@ impl Pair<'_> {
                 ExtendReply::Extended { token, holds, lease, restored },
                 ExtendReply::Extended { token: t, holds: h, lease: l, restored: r },
             ) => {
-                self.same_token(token, t);
+                self.tokens.same(token, t);
                 assert_eq!((holds, lease, restored), (h, l, r));
             }
             (redis, reference) => assert_eq!(redis, reference),
@@ -430,7 +404,7 @@ impl Pair<'_> {
 
     async fn unlock(&mut self, server: Server<'_>, request: &UnlockRequest) -> Vec<Wake> {
         let reply = self.store.unlock(request.clone()).await.expect("an answer");
-        let twin = UnlockRequest { token: self.twin(request.token), ..request.clone() };
+        let twin = UnlockRequest { token: self.tokens.twin(request.token), ..request.clone() };
         let (expected, unlocked, wakes) = self.space.unlock(server, &twin);
         match (reply, expected) {
             (UnlockReply::Unlocked { holder }, UnlockReply::Unlocked { holder: twin }) => {
@@ -471,7 +445,7 @@ impl Pair<'_> {
     }
 
     fn same_holder(&mut self, holder: &LockHolder, twin: &LockHolder) {
-        self.same_token(holder.token, twin.token);
+        self.tokens.same(holder.token, twin.token);
         assert_eq!((&holder.owner, &holder.identity, holder.holds), (&twin.owner, &twin.identity, twin.holds));
         let (one, other) = (holder.remaining, twin.remaining);
         assert!(one.abs_diff(other) < ROUNDING, "{one:?} {other:?}");
@@ -533,7 +507,7 @@ async fn run(
         passed_us: 0,
         passed_most_us: 0,
         generation: 0,
-        tokens: BTreeMap::from([(Token::NONE, Token::NONE)]),
+        tokens: Tokens::new(),
         recent: VecDeque::new(),
         requests: 0,
         rng: fastrand::Rng::with_seed(seed),
@@ -555,23 +529,6 @@ async fn run(
     let keys = redis.command(&["KEYS", "*"]).texts();
     for key in keys {
         assert!(redis.command(&["PTTL", &key]).number() > 0, "{key} stays for ever");
-    }
-}
-
-/// Tells what led to a failure.
-struct Trail {
-    seed: u64,
-    operations: Vec<Operation>,
-}
-
-impl Drop for Trail {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("seed {}:", self.seed);
-            for operation in &self.operations {
-                eprintln!("  {operation:?}");
-            }
-        }
     }
 }
 
