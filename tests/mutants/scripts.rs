@@ -72,8 +72,8 @@ const LEFT_OUT: &[&str] = &[
     "one_member_that_refuses",
 ];
 
-/// Every mutant of the scripts and what becomes of it. `only`: those of files whose path has this in it.
-pub fn verdicts(root: &Path, only: &str) -> Vec<(Key, Verdict)> {
+/// Every mutant of the scripts that is wanted and what becomes of it. `only`: of files whose path has this in it.
+pub fn verdicts(root: &Path, only: &str, is_wanted: impl Fn(&Key) -> bool) -> Vec<(Key, Verdict)> {
     let store = binary();
     let mut all = Vec::new();
     let mut files: Vec<PathBuf> =
@@ -83,7 +83,8 @@ pub fn verdicts(root: &Path, only: &str) -> Vec<(Key, Verdict)> {
         let name = path.file_name().expect("a file").to_string_lossy().into_owned();
         let text = code(&fs::read_to_string(path).expect("a script"));
         if format!("{FOLDER}/{name}").contains(only) {
-            all.extend(lua::mutants(&text).into_iter().map(|mutant| (name.clone(), text.clone(), mutant)));
+            let wanted = lua::mutants(&text).into_iter().filter(|mutant| is_wanted(&key(&name, mutant)));
+            all.extend(wanted.map(|mutant| (name.clone(), text.clone(), mutant)));
         }
     }
     let compiler = RedisServer::start();
@@ -104,12 +105,13 @@ pub fn verdicts(root: &Path, only: &str) -> Vec<(Key, Verdict)> {
         println!("{name}: {}: {}: {verdict:?}", mutant.line, mutant.what);
         verdict
     });
-    let key = |at: usize| {
-        let (name, _, mutant) = &all[at];
-        Key { file: format!("{FOLDER}/{name}"), line: mutant.line.clone(), what: mutant.what.clone(), nth: mutant.nth }
-    };
+    let key = |at: usize| key(&all[at].0, &all[at].2);
     let unviable = (0..all.len()).filter(|at| !compiles[*at]).map(|at| (key(at), Verdict::Unviable));
     judged.into_iter().map(|(at, verdict)| (key(at), verdict)).chain(unviable).collect()
+}
+
+fn key(name: &str, mutant: &Mutant) -> Key {
+    Key { file: format!("{FOLDER}/{name}"), line: mutant.line.clone(), what: mutant.what.clone(), nth: mutant.nth }
 }
 
 /// The code as Redis is given it (`without_comments` in `scripts/mod.rs`).
