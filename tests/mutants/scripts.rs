@@ -42,7 +42,7 @@ const HELD_AGAINST: &[(&str, &[&[&str]], &[&str])] = &[
     ("lock_", &[LOCKS], &["locks::"]),
     ("member", &[MEMBERS], OF_LEASES),
     ("presence", &[PRESENCE], &["presence::"]),
-    ("registry_", &[REGISTRY], &["registry::"]),
+    ("registry_", &[REGISTRY], &["registry::", "registry_kept::"]),
     ("", &[LEASES], OF_LEASES),
 ];
 const OF_LEASES: &[&str] = &[
@@ -55,6 +55,7 @@ const OF_LEASES: &[&str] = &[
     "renewals::",
     "replication::",
     "rules::",
+    "short_ways::",
 ];
 const OF_ALL: &[&str] = &["conformance::", "garbage::", "locks::", "members::", "replication::"];
 /// They have servers of which a proxy would have to know more, or need none of it; or count and name what goes by it.
