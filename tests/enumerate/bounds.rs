@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use baton::protocol::{Rules, Timing};
 
+use crate::app::App;
 use crate::clock::{Nanos, SECOND};
 
 /// What may befall. Each time costs one of a budget.
@@ -33,10 +34,13 @@ pub enum Fault {
     /// The store's clock is set forward, or back, by one and a half leases.
     Forward,
     Back,
+    /// The leader's app, which keeps a connection, is killed, or stops by itself.
+    AppDies,
+    AppStops,
 }
 
 impl Fault {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::Lost,
         Self::Late,
         Self::Pause,
@@ -50,6 +54,8 @@ impl Fault {
         Self::Evict,
         Self::Forward,
         Self::Back,
+        Self::AppDies,
+        Self::AppStops,
     ];
 }
 
@@ -79,6 +85,8 @@ pub struct Bounds {
     pub attempts_rise: bool,
     /// P4 is promised where nothing is lost, late or slow.
     pub is_prompt: bool,
+    /// How apps show that they live.
+    pub app: App,
 }
 
 pub const LEASE: Nanos = 10 * SECOND;
@@ -110,8 +118,12 @@ const fn short(bounds: Bounds) -> Bounds {
     Bounds { is_second_short: true, ..bounds }
 }
 
+pub const fn of_app(app: App, bounds: Bounds) -> Bounds {
+    Bounds { app, ..bounds }
+}
+
 /// In every `make test`: seconds, in a build for debugging.
-pub const MODELS: [Model; 7] = [
+pub const MODELS: [Model; 9] = [
     model("any one fault", Bounds::new(ANY, 1, 25 * SECOND)),
     model("any one fault, leases of two lengths", short(Bounds::new(ANY, 1, 25 * SECOND))),
     model(
@@ -125,6 +137,14 @@ pub const MODELS: [Model; 7] = [
     model(
         "two handovers, and nothing amiss",
         Bounds { is_prompt: true, ..Bounds::new(&[Fault::Resign], 2, 25 * SECOND) },
+    ),
+    model(
+        "any one fault, and apps of one process keep a connection",
+        of_app(App::OfProcess, Bounds::new(ANY, 1, 25 * SECOND)),
+    ),
+    model(
+        "any one fault, and apps with children keep a connection",
+        of_app(App::OfPod, Bounds::new(ANY, 1, 25 * SECOND)),
     ),
     model("two of: lost, late, a kill, a handover", Bounds::new(NETWORK, 2, 12 * SECOND)),
     model("two of what befalls stores, or a kill", Bounds::new(STORE, 2, 12 * SECOND)),
@@ -157,8 +177,16 @@ pub const OF_QUORUM: [Model; 1] =
 pub const OF_QUORUM_WIDER: [Model; 1] = [model("a quorum, and any one fault", quorum(OF_MEMBERS, 1, 25 * SECOND))];
 
 /// In every `make chaos`: minutes, in a build that is optimised.
-pub const WIDER: [Model; 3] = [
+pub const WIDER: [Model; 5] = [
     model("any two faults", Bounds::new(ANY, 2, 25 * SECOND)),
+    model(
+        "any two faults, and apps of one process keep a connection",
+        of_app(App::OfProcess, Bounds::new(ANY, 2, 16 * SECOND)),
+    ),
+    model(
+        "any two faults, and apps with children keep a connection",
+        of_app(App::OfPod, Bounds::new(ANY, 2, 16 * SECOND)),
+    ),
     model("any two faults, leases of two lengths", short(Bounds::new(ANY, 2, 16 * SECOND))),
     model(
         "any two faults, and a store that knows nothing at first",
@@ -178,6 +206,7 @@ impl Bounds {
             renewals_ask: true,
             attempts_rise: true,
             is_prompt: false,
+            app: App::Asks,
         }
     }
 

@@ -5,10 +5,10 @@
 //! follows that may happen next: any message arrives, anybody does what is due, and time passes to the next moment that
 //! matters, but not before all that is on its way has arrived. What departs from that is a fault, of a budget
 //! (`bounds.rs`): a message is lost, or so late that time passes meanwhile and others overtake it; a process stands
-//! still, or is killed; the leader is asked to hand over; the store forgets, is set back to any of its earlier states,
-//! or has its clock stepped. One replica's clock is 1 % slow, the other's and the store's 1 % fast, and the margin is
-//! just what that eats up, so that a nanosecond too much shows. Every app asks at every step and acts on every answer
-//! to its end.
+//! still, or is killed, or its app is; the leader is asked to hand over; the store forgets, is set back to any of its
+//! earlier states, or has its clock stepped. One replica's clock is 1 % slow, the other's and the store's 1 % fast, and
+//! the margin is just what that eats up, so that a nanosecond too much shows. Every app asks at every step and acts on
+//! every answer to its end.
 //!
 //! `cargo test --test enumerate` searches the smaller bounds, `make chaos` the wider ones, and both tell how many
 //! states there were. Without any one rule a promise is broken within bounds, or it is said why not (`removals.rs`);
@@ -17,8 +17,10 @@
 //! The same of a quorum of three (`quorum.rs`), with one fault; its votes and news come at once, or cost one.
 //!
 //! Not here: a second Redis that is served as well (R6), which the simulation and the specification have; more than two
-//! replicas; a task of a reload beside the one before it; ends of processes that others are told of.
+//! replicas; a task of a reload beside the one before it; ends of processes that others are told of. An app asks, or
+//! keeps one connection (`app.rs`), and has no second one beside it.
 
+mod app;
 mod bounds;
 mod clock;
 mod message;
@@ -31,7 +33,9 @@ mod world;
 
 use std::collections::BTreeSet;
 
-use bounds::{MODELS, Model, OF_QUORUM, OF_QUORUM_WIDER, WIDER};
+use app::App;
+use bounds::{Bounds, Fault, MODELS, Model, OF_QUORUM, OF_QUORUM_WIDER, P3, WIDER, of_app};
+use clock::SECOND;
 use quorum::Quorum;
 use removals::{REMOVALS, REMOVALS_OF_QUORUM, Removal, SWITCHES, UNSHOWN, without};
 use search::Explored;
@@ -93,6 +97,19 @@ fn are_missed<W: Explored>(removals: &[Removal]) {
 fn without_any_one_rule_a_promise_is_broken() {
     are_missed::<World>(&REMOVALS);
     are_missed::<Quorum>(&REMOVALS_OF_QUORUM);
+}
+
+/// The end of a connection is the end of what was told over it only where nobody else acts upon that.
+#[test]
+fn an_app_with_a_child_that_acts_on_breaks_the_promise_where_its_sidecar_does_not_know_or_does_not_wait() {
+    let of = |app| of_app(app, Bounds::new(&[Fault::AppDies], 1, 25 * SECOND));
+    for (why, bounds) in
+        [("it is said to be alone", of(App::Mistaken)), ("nothing waits", without(of(App::OfPod), &["promises"]))]
+    {
+        let found = search::shortest::<World>(&bounds, &[P3]);
+        let Some((promise, story)) = found.broken else { panic!("{why}: {P3} holds, {} states", found.states) };
+        println!("\n{why}: {promise} is broken in {} steps ({} states)\n{story}", found.steps, found.states);
+    }
 }
 
 /// Where several rules close the same hole, any of them does.

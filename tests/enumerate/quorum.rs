@@ -480,7 +480,7 @@ impl Explored for Quorum {
         next.take(bounds, step);
         for peer in &mut next.peers {
             if !peer.replica.paused && peer.replica.leads(next.now) {
-                Arc::make_mut(peer).replica.ask(next.now);
+                Arc::make_mut(peer).replica.ask(bounds, next.now);
             }
         }
         next

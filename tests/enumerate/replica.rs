@@ -5,8 +5,11 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton::protocol::{Action, Attempts, Election, Event, Input, Profile, RequestId, SessionId, Token};
+use baton::protocol::{
+    Action, AppHoldEnd, AppHoldId, Attempts, Election, Event, Input, Profile, RequestId, SessionId, Token,
+};
 
+use crate::app::End;
 use crate::bounds::Bounds;
 use crate::clock::{FAST, Nanos, Ppm, SECOND, SLOW, shows, when};
 use crate::message::{Kind, Request, Task};
@@ -34,6 +37,10 @@ pub struct Replica {
     /// Until when, in true time, its app may act on an answer that it has read.
     pub promised_until: Nanos,
     pub paused: bool,
+    /// The connection by which its app shows that it lives.
+    hold: Option<AppHoldId>,
+    /// That app's end, while the process stands still and cannot see it.
+    unseen: Option<End>,
     /// A reload has removed the role and adds it again.
     wanted_again: bool,
 }
@@ -56,6 +63,7 @@ impl Hash for Replica {
         self.election.hash(state);
         self.outstanding.hash(state);
         (self.task, self.attempt, self.promised_until, self.paused, self.wanted_again).hash(state);
+        (self.hold, self.unseen).hash(state);
     }
 }
 
@@ -72,6 +80,8 @@ impl Replica {
             rate,
             promised_until: 0,
             paused: false,
+            hold: None,
+            unseen: None,
             wanted_again: false,
         }
     }
@@ -95,12 +105,46 @@ impl Replica {
         self.election.view(shows(self.rate, now)).state.as_str()
     }
 
-    /// Its app asks.
-    pub fn ask(&mut self, now: Nanos) {
-        let local = shows(self.rate, now);
-        if let Some(promise) = self.election.leadership().promise(local) {
+    /// Its app asks, or is told over its connection.
+    pub fn ask(&mut self, bounds: &Bounds, now: Nanos) {
+        let (local, leadership) = (shows(self.rate, now), self.election.leadership());
+        let promise = match bounds.app.scope() {
+            None => leadership.promise(local),
+            Some(scope) => self.hold.and_then(|hold| leadership.promise_held(local, hold)).or_else(|| {
+                // The term of the one before is over.
+                self.hold.take().map(|hold| leadership.close_hold(hold, AppHoldEnd::Broken));
+                let (hold, promise) = leadership.open_hold(local, scope)?;
+                self.hold = Some(hold);
+                Some(promise)
+            }),
+        };
+        if let Some(promise) = promise {
             self.promised_until = self.promised_until.max(when(self.rate, local + promise.valid_for));
         }
+    }
+
+    /// Whether it has an app whose end would be seen.
+    pub fn has_app(&self) -> bool {
+        self.hold.is_some() && self.unseen.is_none()
+    }
+
+    /// Its app ends, and another begins once its sidecar has seen that.
+    pub fn app_ends(&mut self, bounds: &Bounds, at: usize, end: End, now: Nanos) -> Outcome {
+        if end.is_whole(bounds.app) {
+            self.promised_until = self.promised_until.min(now);
+        }
+        self.unseen = Some(end);
+        if self.paused { Outcome::default() } else { self.see_app(bounds, at, now) }
+    }
+
+    /// Sees the end of its app, if that has ended.
+    pub fn see_app(&mut self, bounds: &Bounds, at: usize, now: Nanos) -> Outcome {
+        let Some(end) = self.unseen.take() else { return Outcome::default() };
+        let Some(hold) = self.hold.take() else { return Outcome::default() };
+        if self.election.leadership().close_hold(hold, end.seen()) {
+            return self.input(bounds, at, Input::AppLeft { cooldown: bounds.timing(at).renew_period() }, now);
+        }
+        Outcome::default()
     }
 
     /// The next moment at which it does something by itself.
@@ -176,6 +220,7 @@ impl Replica {
             }
             self.election = election(bounds, at, self.task.session, attempts, self.rate, now);
             self.outstanding.clear();
+            (self.hold, self.unseen) = (None, None);
             self.task.number += 1;
         }
         outcome

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use baton::protocol::{Input, RequestId, Token};
 
+use crate::app::End;
 use crate::bounds::{Bounds, Fault, LEASE, P2, P5};
 use crate::clock::{MS, Nanos};
 use crate::message::{Content, Message, Request, Task, name};
@@ -34,6 +35,7 @@ pub enum Step {
     Kill(usize),
     Reload(usize),
     Resign(usize),
+    AppEnds(usize, End),
     Restart(Data),
     Flush,
     Evict,
@@ -92,6 +94,10 @@ impl World {
         };
         for (at, replica) in self.replicas.iter().enumerate() {
             may(Fault::Kill, Step::Kill(at));
+            if replica.has_app() {
+                may(Fault::AppDies, Step::AppEnds(at, End::Dies));
+                may(Fault::AppStops, Step::AppEnds(at, End::Stops));
+            }
             if replica.paused {
                 continue;
             }
@@ -168,6 +174,11 @@ impl World {
                 self.note(at, outcome);
             }
             Step::Resign(at) => self.input(bounds, at, Input::Resign { cooldown: bounds.timing(at).renew_period() }),
+            Step::AppEnds(at, end) => {
+                let (now, replica) = (self.now, Arc::make_mut(&mut self.replicas[at]));
+                let outcome = replica.app_ends(bounds, at, end, now);
+                self.note(at, outcome);
+            }
             Step::Restart(data) => Arc::make_mut(&mut self.redis).restart(bounds.rules, data),
             Step::Flush => Arc::make_mut(&mut self.redis).flush(),
             Step::Evict => Arc::make_mut(&mut self.redis).evict(),
@@ -198,6 +209,9 @@ impl World {
         Arc::make_mut(&mut self.replicas[at]).paused = false;
         self.network.retain(|message| message.replica != at || !matches!(message.content, Content::News(_)));
         self.input(bounds, at, Input::Gap);
+        let (now, replica) = (self.now, Arc::make_mut(&mut self.replicas[at]));
+        let outcome = replica.see_app(bounds, at, now);
+        self.note(at, outcome);
     }
 
     fn arrive(&mut self, bounds: &Bounds, at: usize) {
@@ -354,7 +368,7 @@ impl Explored for World {
         next.take(bounds, step);
         for replica in &mut next.replicas {
             if !replica.paused && replica.leads(next.now) {
-                Arc::make_mut(replica).ask(next.now);
+                Arc::make_mut(replica).ask(bounds, next.now);
             }
         }
         if next.replicas.iter().any(|replica| replica.leads(next.now)) {
@@ -376,6 +390,8 @@ impl Explored for World {
             Step::Kill(at) => format!("{} IS KILLED, and another starts in its place", name(*at)),
             Step::Reload(at) => format!("{}'s ROLE IS REMOVED, and added again", name(*at)),
             Step::Resign(at) => format!("{} IS ASKED TO HAND OVER", name(*at)),
+            Step::AppEnds(at, End::Dies) => format!("{}'s APP IS KILLED", name(*at)),
+            Step::AppEnds(at, End::Stops) => format!("{}'s APP STOPS", name(*at)),
             Step::Restart(Data::All) => "REDIS IS RESTARTED, with its data".to_owned(),
             Step::Restart(Data::None) => "REDIS IS RESTARTED, without data".to_owned(),
             Step::Restart(Data::Copy(at)) => format!("A REPLICA OF REDIS TAKES OVER, as it was after {at} writes"),
