@@ -286,12 +286,13 @@ Extend(r) ==
     /\ proc' = [proc EXCEPT ![r].count = @ + 1]
     /\ UNCHANGED <<db, srv, swing, top, given, marks, faults, broken>>
 
-\* SIGTERM or a resign: no answer from now on.
+\* SIGTERM, a resign, or the end of the last connection by which an app shows that it lives: no answer from now on.
 Drain(r) ==
     /\ proc[r].phase = "leading"
     /\ proc' = [proc EXCEPT ![r].phase = "draining"]
     /\ UNCHANGED <<db, srv, swing, net, top, given, marks, faults, broken>>
 
+\* Nobody acts any more: the promises have run out, the app says that it has stopped, or it has died and was alone.
 GiveBack(r) ==
     /\ proc[r].up /\ proc[r].phase = "draining"
     /\ Cardinality({m \in net : m.r = r}) < Requests
