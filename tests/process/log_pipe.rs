@@ -80,10 +80,11 @@ fn a_log_pipe_that_nobody_reads_keeps_no_role_from_its_lease_and_what_was_droppe
     for _ in 0..3 {
         let mut connection = Connection::open(blocked.api).expect("it listens");
         for n in 0..ROLES {
-            let resigned = connection
-                .ask(&format!("POST /leader/role-{n:04}/resign"), r#"{"cooldown":"100ms"}"#)
-                .expect("an answer");
-            assert_eq!(resigned.status, 202, "{}", resigned.body);
+            let line = format!("POST /leader/role-{n:04}/resign");
+            // One among a thousand may be answered late by a machine that is busy, and is told so.
+            until_within(ALL_LED, "the role resigns though nobody reads", || {
+                connection.ask(&line, r#"{"cooldown":"100ms"}"#).expect("an answer").status == 202
+            });
         }
         until_within(ALL_LED, "all roles are led again", || blocked.leads_all());
     }
