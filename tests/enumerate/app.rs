@@ -1,31 +1,10 @@
-//! How a replica's app learns that it leads, and how it ends.
+//! How a replica's app ends.
 
-use baton::protocol::{AppHoldEnd, AppHoldScope};
+use baton::protocol::AppHoldEnd;
 
-/// What an app keeps to show that it lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum App {
-    /// It keeps nothing, and asks.
-    Asks,
-    /// A connection, and nobody else acts upon what is told over it.
-    OfProcess,
-    /// A connection; a child of it acts on when it has died.
-    OfPod,
-    /// A connection that is said to be of one process, though a child of it acts on.
-    Mistaken,
-}
+use crate::app_sign::AppSign;
 
-impl App {
-    pub fn scope(self) -> Option<AppHoldScope> {
-        match self {
-            Self::Asks => None,
-            Self::OfProcess | Self::Mistaken => Some(AppHoldScope::Process),
-            Self::OfPod => Some(AppHoldScope::Pod),
-        }
-    }
-}
-
-/// How it ends.
+/// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum End {
     /// It is killed.
@@ -36,8 +15,8 @@ pub enum End {
 
 impl End {
     /// Whether nobody acts upon what was told any more.
-    pub fn is_whole(self, app: App) -> bool {
-        self == Self::Stops || app == App::OfProcess
+    pub fn is_whole(self, app: AppSign) -> bool {
+        self == Self::Stops || !app.leaves_a_child()
     }
 
     /// What its sidecar takes it for.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use baton::protocol::{Rules, Timing};
 
-use crate::app::App;
+use crate::app_sign::AppSign;
 use crate::clock::{Nanos, SECOND};
 
 /// What may befall. Each time costs one of a budget.
@@ -86,7 +86,7 @@ pub struct Bounds {
     /// P4 is promised where nothing is lost, late or slow.
     pub is_prompt: bool,
     /// How apps show that they live.
-    pub app: App,
+    pub app: AppSign,
 }
 
 pub const LEASE: Nanos = 10 * SECOND;
@@ -118,8 +118,8 @@ const fn short(bounds: Bounds) -> Bounds {
     Bounds { is_second_short: true, ..bounds }
 }
 
-pub const fn of_app(app: App, bounds: Bounds) -> Bounds {
-    Bounds { app, ..bounds }
+pub const fn of_app(app: AppSign, faults: &'static [Fault], faults_max: u8, until: Nanos) -> Bounds {
+    Bounds { app, ..Bounds::new(faults, faults_max, until) }
 }
 
 /// In every `make test`: seconds, in a build for debugging.
@@ -138,14 +138,8 @@ pub const MODELS: [Model; 9] = [
         "two handovers, and nothing amiss",
         Bounds { is_prompt: true, ..Bounds::new(&[Fault::Resign], 2, 25 * SECOND) },
     ),
-    model(
-        "any one fault, and apps of one process keep a connection",
-        of_app(App::OfProcess, Bounds::new(ANY, 1, 25 * SECOND)),
-    ),
-    model(
-        "any one fault, and apps with children keep a connection",
-        of_app(App::OfPod, Bounds::new(ANY, 1, 25 * SECOND)),
-    ),
+    model("any one fault, and apps alone at their connections", of_app(AppSign::OfProcess, ANY, 1, 25 * SECOND)),
+    model("any one fault, and apps with children behind them", of_app(AppSign::OfPod, ANY, 1, 25 * SECOND)),
     model("two of: lost, late, a kill, a handover", Bounds::new(NETWORK, 2, 12 * SECOND)),
     model("two of what befalls stores, or a kill", Bounds::new(STORE, 2, 12 * SECOND)),
 ];
@@ -179,14 +173,8 @@ pub const OF_QUORUM_WIDER: [Model; 1] = [model("a quorum, and any one fault", qu
 /// In every `make chaos`: minutes, in a build that is optimised.
 pub const WIDER: [Model; 5] = [
     model("any two faults", Bounds::new(ANY, 2, 25 * SECOND)),
-    model(
-        "any two faults, and apps of one process keep a connection",
-        of_app(App::OfProcess, Bounds::new(ANY, 2, 16 * SECOND)),
-    ),
-    model(
-        "any two faults, and apps with children keep a connection",
-        of_app(App::OfPod, Bounds::new(ANY, 2, 16 * SECOND)),
-    ),
+    model("any two faults, and apps alone at their connections", of_app(AppSign::OfProcess, ANY, 2, 16 * SECOND)),
+    model("any two faults, and apps with children behind them", of_app(AppSign::OfPod, ANY, 2, 16 * SECOND)),
     model("any two faults, leases of two lengths", short(Bounds::new(ANY, 2, 16 * SECOND))),
     model(
         "any two faults, and a store that knows nothing at first",
@@ -206,7 +194,7 @@ impl Bounds {
             renewals_ask: true,
             attempts_rise: true,
             is_prompt: false,
-            app: App::Asks,
+            app: AppSign::Asks,
         }
     }
 

@@ -18,9 +18,11 @@
 //!
 //! Not here: a second Redis that is served as well (R6), which the simulation and the specification have; more than two
 //! replicas; a task of a reload beside the one before it; ends of processes that others are told of. An app asks, or
-//! keeps one connection (`app.rs`), and has no second one beside it.
+//! keeps one connection (`app_sign.rs`), and has no second one beside it.
 
 mod app;
+#[path = "../simulation/app_sign.rs"]
+mod app_sign;
 mod bounds;
 mod clock;
 mod message;
@@ -33,8 +35,8 @@ mod world;
 
 use std::collections::BTreeSet;
 
-use app::App;
-use bounds::{Bounds, Fault, MODELS, Model, OF_QUORUM, OF_QUORUM_WIDER, P3, WIDER, of_app};
+use app_sign::AppSign;
+use bounds::{Fault, MODELS, Model, OF_QUORUM, OF_QUORUM_WIDER, P3, WIDER, of_app};
 use clock::SECOND;
 use quorum::Quorum;
 use removals::{REMOVALS, REMOVALS_OF_QUORUM, Removal, SWITCHES, UNSHOWN, without};
@@ -102,10 +104,11 @@ fn without_any_one_rule_a_promise_is_broken() {
 /// The end of a connection is the end of what was told over it only where nobody else acts upon that.
 #[test]
 fn an_app_with_a_child_that_acts_on_breaks_the_promise_where_its_sidecar_does_not_know_or_does_not_wait() {
-    let of = |app| of_app(app, Bounds::new(&[Fault::AppDies], 1, 25 * SECOND));
-    for (why, bounds) in
-        [("it is said to be alone", of(App::Mistaken)), ("nothing waits", without(of(App::OfPod), &["promises"]))]
-    {
+    let of = |app| of_app(app, &[Fault::AppDies], 1, 25 * SECOND);
+    for (why, bounds) in [
+        ("it is said to be alone", of(AppSign::Mistaken)),
+        ("nothing waits", without(of(AppSign::OfPod), &["promises"])),
+    ] {
         let found = search::shortest::<World>(&bounds, &[P3]);
         let Some((promise, story)) = found.broken else { panic!("{why}: {P3} holds, {} states", found.states) };
         println!("\n{why}: {promise} is broken in {} steps ({} states)\n{story}", found.steps, found.states);

@@ -2,38 +2,12 @@
 
 use std::time::Duration;
 
-use baton::protocol::{AppHoldEnd, AppHoldId, AppHoldScope, Input, Mono, Promise};
+use baton::protocol::{AppHoldEnd, AppHoldId, Input, Mono, Promise};
 
+use crate::app_sign::AppSign;
 use crate::clockwork::{MS, Nanos, SECOND};
 use crate::processes::{At, Task};
 use crate::world::{Happening, World};
-
-/// What the end of an app's connection is taken for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AppSign {
-    /// It keeps none: it asks.
-    Asks,
-    /// The end of what it was told, and nobody else acts upon that.
-    OfProcess,
-    /// What it was told stands: a child of it goes on.
-    OfPod,
-    /// The end of what it was told, though a child of it goes on.
-    Mistaken,
-}
-
-impl AppSign {
-    fn scope(self) -> Option<AppHoldScope> {
-        match self {
-            Self::Asks => None,
-            Self::OfProcess | Self::Mistaken => Some(AppHoldScope::Process),
-            Self::OfPod => Some(AppHoldScope::Pod),
-        }
-    }
-
-    const fn leaves_a_child(self) -> bool {
-        matches!(self, Self::OfPod | Self::Mistaken)
-    }
-}
 
 impl Task {
     /// What the app is told now.

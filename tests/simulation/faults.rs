@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use baton::protocol::Input;
 
-use crate::apps::AppSign;
+use crate::app_sign::AppSign;
 use crate::checker::Watched;
 use crate::clockwork::{MS, Nanos, SECOND};
 use crate::failovers::{Data, Ending};

@@ -3,6 +3,7 @@
 
 use std::env;
 
+mod app_sign;
 mod apps;
 mod checker;
 mod clockwork;
@@ -30,7 +31,7 @@ mod takers_tests;
 mod trace;
 mod world;
 
-use apps::AppSign;
+use app_sign::AppSign;
 use departures::Evidence;
 use faults::Fault;
 use run::{Verdict, run, run_many};

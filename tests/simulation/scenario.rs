@@ -2,7 +2,7 @@
 
 use baton::protocol::Rules;
 
-use crate::apps::AppSign;
+use crate::app_sign::AppSign;
 use crate::clockwork::{Nanos, SECOND};
 use crate::departures::Evidence;
 use crate::faults::Fault;

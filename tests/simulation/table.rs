@@ -9,6 +9,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+mod app_sign;
 mod apps;
 mod checker;
 mod clockwork;
@@ -27,7 +28,7 @@ mod scenario;
 mod trace;
 mod world;
 
-use apps::AppSign;
+use app_sign::AppSign;
 use departures::Evidence;
 use faults::Fault;
 use run::{Verdict, run, run_many};

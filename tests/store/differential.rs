@@ -15,7 +15,7 @@ use testkit::redis::RedisServer;
 use testkit::resp::Reply;
 use testkit::sentinel::SentinelSet;
 
-use super::random::{FAR_AHEAD, LEASES_MS, PASSING_MS, Random, STEPS_MS, Spans, Tokens, Trail, ahead, shift};
+use super::random::{Clock, FAR_AHEAD, LEASES_MS, PASSING_MS, Random, STEPS_MS, Spans, Tokens, Trail, shift};
 use super::replication::{PATIENT, pair, with_one_ack};
 use super::*;
 
@@ -57,9 +57,7 @@ struct Pair<'a> {
     news: baton::base::Subscription<News>,
     role: RoleName,
     cell: LeaseCell,
-    /// How far the reference's clock is ahead, and was at most.
-    passed_us: i64,
-    passed_most_us: i64,
+    clock: Clock,
     generation: u64,
     replid: String,
     /// Redis's token to the reference's.
@@ -201,7 +199,7 @@ impl Pair<'_> {
     }
 
     fn server<'s>(&self, generation: &'s str, store_time: StoreTime) -> Server<'s> {
-        Server { now: ahead(store_time, self.passed_us), uptime: Duration::ZERO, generation }
+        Server { now: self.clock.shown(store_time), uptime: Duration::ZERO, generation }
     }
 
     async fn apply(&mut self, operation: &Operation) {
@@ -233,8 +231,7 @@ impl Pair<'_> {
                 self.cell.evict_lease();
             }
             Operation::EverythingForgotten => {
-                // The reference's clock has caught up with the tokens that it made: those of Redis rise all the time.
-                self.pass((self.passed_most_us - self.passed_us) / 1_000);
+                self.pass(self.clock.behind_ms());
                 self.redis.command(&["DEL", &self.key("lease"), &self.key("record")]);
                 self.cell.forget();
                 self.has_granted = false;
@@ -366,8 +363,7 @@ impl Pair<'_> {
     }
 
     fn pass(&mut self, span_ms: i64) {
-        self.passed_us += span_ms * 1_000;
-        self.passed_most_us = self.passed_most_us.max(self.passed_us);
+        self.clock.pass(span_ms);
         shift(self.redis, &self.key("lease"), &self.key("record"), span_ms);
     }
 }
@@ -385,8 +381,7 @@ async fn run(redis: &RedisServer, askers: &[(Asker, &RedisStore)], seed: u64, se
         news,
         role,
         cell: LeaseCell::new(Rules::REDIS),
-        passed_us: 0,
-        passed_most_us: 0,
+        clock: Clock::default(),
         generation: 0,
         replid: redis.command(&["INFO", "replication"]).text().split("master_replid:").nth(1).expect("told")[..4]
             .to_owned(),

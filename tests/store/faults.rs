@@ -17,7 +17,7 @@ async fn warm_up(store: &RedisStore) {
 }
 
 fn scripts_run(redis: &RedisServer) -> bool {
-    redis.command(&["INFO", "commandstats"]).text().contains("cmdstat_eval")
+    calls(redis, "eval") > 0
 }
 
 #[tokio::test]

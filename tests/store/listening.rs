@@ -148,11 +148,7 @@ async fn a_subscription_on_which_something_is_heard_asks_for_no_sign_of_life_and
     let store = RedisStore::connect(&config(&redis.url()), ms(5_000), 7).expect("the configuration is good");
     let mut news = store.subscribe(&role(), None);
     assert_eq!(next(&mut news).await, News::Gap);
-    let pings = || {
-        let stats = redis.command(&["INFO", "commandstats"]).text();
-        let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_ping:calls="));
-        calls.and_then(|rest| rest.split(',').next()?.parse::<u64>().ok()).unwrap_or(0)
-    };
+    let pings = || calls(&redis, "ping");
     let message = format!("v1 heartbeat 7 1 0 {:032x} web-1", 1);
     let before = pings();
     let mut pace = tokio::time::interval(ms(100));

@@ -156,11 +156,26 @@ async fn win(store: &RedisStore, request: CampaignRequest) -> (Token, u64) {
     }
 }
 
-/// How many scripts the server has run.
-fn scripts_run(redis: &RedisServer) -> u64 {
+/// How often commands that begin like this were called; of all, without a beginning.
+fn calls(redis: &RedisServer, command: &str) -> u64 {
     let stats = redis.command(&["INFO", "commandstats"]).text();
     let calls = |line: &str| -> Option<u64> { line.split("calls=").nth(1)?.split(',').next()?.parse().ok() };
-    stats.lines().filter(|line| line.starts_with("cmdstat_eval")).filter_map(calls).sum()
+    stats.lines().filter(|line| line.starts_with(&format!("cmdstat_{command}"))).filter_map(calls).sum()
+}
+
+/// What its clock shows, in microseconds.
+fn now_us(redis: &RedisServer) -> u64 {
+    let [seconds, micros] = <[String; 2]>::try_from(redis.command(&["TIME"]).texts()).expect("two numbers");
+    let number = |text: &str| text.parse::<u64>().expect("a number");
+    number(&seconds) * 1_000_000 + number(&micros)
+}
+
+#[track_caller]
+fn is_garbage<T: std::fmt::Debug>(reply: Result<T, StoreError>, key: &str, word: &str) {
+    match &reply {
+        Err(StoreError::Garbage { key: k, why }) => assert!(k == key && why.contains(word), "{key} {word}: {reply:?}"),
+        other => panic!("{key} {word}: {other:?}"),
+    }
 }
 
 /// Steps the server's clock to so many seconds ahead of ours, and waits until scripts are told that time: not every

@@ -13,7 +13,7 @@ use baton::store::redis::RedisMember;
 use testkit::redis::RedisServer;
 use testkit::resp::Reply;
 
-use super::random::{FAR_AHEAD, LEASES_MS, PASSING_MS, Random, STEPS_MS, Spans, Tokens, Trail, ahead, shift};
+use super::random::{Clock, FAR_AHEAD, LEASES_MS, PASSING_MS, Random, STEPS_MS, Spans, Tokens, Trail, shift};
 use super::*;
 
 const SEEDS: u64 = 700;
@@ -40,9 +40,7 @@ struct Pair<'a> {
     news: baton::base::Subscription<News>,
     role: RoleName,
     cell: MemberCell,
-    /// How far the reference's clock is ahead, and was at most.
-    passed_us: i64,
-    passed_most_us: i64,
+    clock: Clock,
     generation: u64,
     /// Redis's token to the reference's.
     tokens: Tokens,
@@ -193,8 +191,7 @@ impl Pair<'_> {
                 self.cell.evict_lease();
             }
             Operation::EverythingForgotten => {
-                // As in `differential`.
-                self.pass((self.passed_most_us - self.passed_us) / 1_000);
+                self.pass(self.clock.behind_ms());
                 self.redis.command(&["DEL", &self.key("lease"), &self.key("record")]);
                 self.cell.forget();
             }
@@ -232,10 +229,10 @@ impl Pair<'_> {
         let (lists, member) = &self.members[by];
         let answer = self.spans.timed(member.ask_stamped(&self.role, ask)).await.expect("an answer");
         if !had_record && self.has_record() {
-            self.count_ahead = 0_u64.wrapping_add_signed(self.passed_us);
+            self.count_ahead = self.clock.shown(answer.store_time).0.wrapping_sub(answer.store_time.0);
         }
         let generation = format!("generation {}", self.generation);
-        let now = ahead(answer.store_time, self.passed_us);
+        let now = self.clock.shown(answer.store_time);
         let server = Server { now, uptime: Duration::ZERO, generation: &generation };
         let (expected, said) = self.cell.step(server, lists, &self.twin_of(ask)).expect("tokens are left");
         if matches!(ask, MemberRequest::Campaign(_)) && said.is_some() {
@@ -353,8 +350,7 @@ impl Pair<'_> {
     }
 
     fn pass(&mut self, span_ms: i64) {
-        self.passed_us += span_ms * 1_000;
-        self.passed_most_us = self.passed_most_us.max(self.passed_us);
+        self.clock.pass(span_ms);
         shift(self.redis, &self.key("lease"), &self.key("record"), span_ms);
     }
 }
@@ -369,8 +365,7 @@ async fn run(redis: &RedisServer, members: &Members, seed: u64, seen: &mut BTree
         news,
         role,
         cell: MemberCell::new(Rules::QUORUM),
-        passed_us: 0,
-        passed_most_us: 0,
+        clock: Clock::default(),
         generation: 0,
         tokens: Tokens::new(),
         latest: (candidate(1, 0), Token::NONE),

@@ -103,9 +103,28 @@ impl Tokens {
     }
 }
 
-/// A server's clock, as the reference's is.
-pub fn ahead(clock: StoreTime, passed_us: i64) -> StoreTime {
-    StoreTime(clock.0.checked_add_signed(passed_us).expect("a moment"))
+/// How far the reference's clock is ahead of the server's, in microseconds, and was at most.
+#[derive(Default)]
+pub struct Clock {
+    ahead_us: i64,
+    most_us: i64,
+}
+
+impl Clock {
+    pub fn pass(&mut self, span_ms: i64) {
+        self.ahead_us += span_ms * 1_000;
+        self.most_us = self.most_us.max(self.ahead_us);
+    }
+
+    /// What it shows when the server's shows that.
+    pub fn shown(&self, servers: StoreTime) -> StoreTime {
+        StoreTime(servers.0.checked_add_signed(self.ahead_us).expect("a moment"))
+    }
+
+    /// Until it has caught up with all that it made tokens of: the server's, which is not stepped, rises all the time.
+    pub const fn behind_ms(&self) -> i64 {
+        (self.most_us - self.ahead_us) / 1_000
+    }
 }
 
 /// Lets time pass, or steps the clock back, for a lease's TTL, and for what the record remembers of it and of a guard,

@@ -220,6 +220,14 @@ pub fn rights_for(redis: &RedisServer, user: &str, rights: &str) {
     assert_eq!(redis.command(&words), Reply::Text("OK".to_owned()));
 }
 
+/// A store that may do that and no more.
+pub async fn with_rights(redis: &RedisServer, rights: &str) -> RedisStore {
+    rights_for(redis, "sidecar", rights);
+    let store = store_with(&as_user(redis, "sidecar"));
+    until_up(&store).await;
+    store
+}
+
 pub fn as_user(redis: &RedisServer, user: &str) -> RedisConfig {
     RedisConfig { username: secret(user), password: secret("secret-password"), ..config(&redis.url()) }
 }
@@ -229,9 +237,7 @@ async fn the_documented_rights_are_enough() {
     let docs = include_str!("../../docs/redis.md").split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(docs.contains(&LEAST_RIGHTS.split_whitespace().collect::<Vec<_>>().join(" ")), "docs/redis.md");
     let redis = RedisServer::start();
-    rights_for(&redis, "sidecar", LEAST_RIGHTS);
-    let store = store_with(&as_user(&redis, "sidecar"));
-    until_up(&store).await;
+    let store = with_rights(&redis, LEAST_RIGHTS).await;
     let mut news = store.subscribe(&role(), None);
     assert_eq!(within("a gap", news.recv()).await, Some(baton::store::News::Gap));
     let (token, _) = win(&store, unguarded(1, 1)).await;

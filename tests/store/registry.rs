@@ -19,8 +19,8 @@ use testkit::cluster::Cluster;
 use testkit::redis::RedisServer;
 use testkit::sentinel::SentinelSet;
 
-use super::refusals::{LEAST_RIGHTS, as_user, rights_for};
-use super::{connected, store_with, until_up};
+use super::refusals::{LEAST_RIGHTS, with_rights};
+use super::{calls, connected};
 use crate::suite::ledgers::{next, token as any_token};
 
 const SEEDS: u64 = 200;
@@ -270,9 +270,7 @@ async fn random_operations_on_jobs_made_at_run_time_have_the_same_outcomes_in_me
 #[tokio::test]
 async fn random_operations_on_jobs_made_at_run_time_have_the_same_outcomes_on_redis_with_the_least_rights() {
     let redis = RedisServer::start();
-    rights_for(&redis, "sidecar", LEAST_RIGHTS);
-    let store = store_with(&as_user(&redis, "sidecar"));
-    until_up(&store).await;
+    let store = with_rights(&redis, LEAST_RIGHTS).await;
     let seen = runs(&store, SEEDS).await;
     println!("{seen:?}");
     for outcome in [
@@ -374,12 +372,7 @@ async fn a_take_costs_what_is_due_and_not_what_is_stored() {
         for round in 0..20 {
             RegistryStore::take(store, taking(request + round, 5)).await.expect("an answer");
         }
-        let stats = redis.command(&["INFO", "commandstats"]).text();
-        let calls =
-            |line: &str| line.split("calls=").nth(1).and_then(|rest| rest.split(',').next()?.parse::<u64>().ok());
-        let zrange = stats.lines().find(|line| line.starts_with("cmdstat_zrange:")).and_then(calls);
-        let hmget = stats.lines().find(|line| line.starts_with("cmdstat_hmget:")).and_then(calls);
-        (zrange, hmget)
+        ["zrange:", "hmget"].map(|command| calls(&redis, command))
     };
     // The first of a term looks for what an earlier one has left.
     cost(&store, 1).await;

@@ -14,8 +14,8 @@ use testkit::resp::Reply;
 use testkit::sidecars::clock;
 use testkit::{BOUND, wait_until, within};
 
-use super::refusals::{LEAST_RIGHTS, as_user, rights_for};
-use super::{connected, impatient, scripts_run, step_clock, store_with, until_up};
+use super::refusals::{LEAST_RIGHTS, with_rights};
+use super::{calls, connected, impatient, is_garbage, step_clock};
 use crate::suite::ledgers::token as any_token;
 
 const JOB: &str = "baton:{jobs}:registry:a";
@@ -55,13 +55,6 @@ async fn taken(store: &RedisStore, take: JobTake) -> (Vec<(String, Token)>, usiz
             (jobs.iter().map(|(name, job)| (name.to_string(), job.ticket)).collect(), held)
         }
         other => panic!("{other:?}"),
-    }
-}
-
-fn is_garbage<T: std::fmt::Debug>(reply: Result<T, StoreError>, key: &str, word: &str) {
-    match &reply {
-        Err(StoreError::Garbage { key: k, why }) => assert!(k == key && why.contains(word), "{key} {word}: {reply:?}"),
-        other => panic!("{key} {word}: {other:?}"),
     }
 }
 
@@ -138,9 +131,7 @@ async fn what_is_known_of_leaders_and_is_not_batons_is_refused_and_left_alone() 
 #[tokio::test]
 async fn a_missing_right_is_told_as_it_is() {
     let redis = RedisServer::start();
-    rights_for(&redis, "no-reads", &LEAST_RIGHTS.replace("+hmget ", ""));
-    let store = store_with(&as_user(&redis, "no-reads"));
-    until_up(&store).await;
+    let store = with_rights(&redis, &LEAST_RIGHTS.replace("+hmget ", "")).await;
     let refused = store.get(&name("a")).await;
     assert!(matches!(&refused, Err(StoreError::Refused { reason }) if reason.contains("(NOPERM)")), "{refused:?}");
 }
@@ -216,9 +207,9 @@ async fn what_its_sender_has_given_up_does_nothing_when_it_arrives() {
     proxy.set(Network::Stalled);
     let unknown = within("it ends by itself", store.put(&name("a"), due_at_once("late"))).await;
     assert!(matches!(unknown, Err(StoreError::Unknown { .. })), "{unknown:?}");
-    let run = scripts_run(&redis);
+    let run = calls(&redis, "eval");
     proxy.set(Network::Good);
-    wait_until(BOUND, "it arrives", || scripts_run(&redis) > run).await;
+    wait_until(BOUND, "it arrives", || calls(&redis, "eval") > run).await;
     assert_eq!(direct.get(&name("a")).await, Ok(None));
 }
 

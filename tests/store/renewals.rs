@@ -12,7 +12,7 @@ const LEASE_KEY: &str = "baton:{scheduler}:lease";
 const RECORD_KEY: &str = "baton:{scheduler}:record";
 
 /// A term under R5 on a server that has been up for a while.
-async fn win_guarded(store: &RedisStore) -> RenewRequest {
+pub async fn win_guarded(store: &RedisStore) -> RenewRequest {
     win_after_the_start(store, 1, ms(100)).await;
     let (token, count) = win(store, ask(1, 2)).await;
     RenewRequest { count, ..renewal(1, 2, token) }
@@ -59,8 +59,7 @@ async fn a_renewal_asks_who_the_server_is_once_for_each_connection() {
     }
     assert_eq!(field(&redis, RECORD_KEY, "count"), request.count.to_string());
     let until: u64 = field(&redis, RECORD_KEY, "until").parse().expect("a moment");
-    let Reply::List(time) = redis.command(&["TIME"]) else { panic!() };
-    let now = time[0].clone().text().parse::<u64>().expect("seconds") * 1_000_000;
+    let now = now_us(&redis);
     assert!(until.abs_diff(now + 60_000_000) < 30_000_000, "{until} {now}");
 }
 
@@ -85,11 +84,7 @@ async fn with_acknowledgements_the_server_is_asked_each_time() {
     until_up(&store).await;
     let mut request = win_guarded(&store).await;
     // Nothing is reset: how many replicas have come is a statistic, too.
-    let asked = || {
-        let stats = master.command(&["INFO", "commandstats"]).text();
-        let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_info:calls="));
-        calls.and_then(|rest| rest.split(',').next()?.parse::<u64>().ok()).unwrap_or(0)
-    };
+    let asked = || calls(&master, "info");
     for _ in 0..3 {
         let before = asked();
         again(&store, &mut request).await;

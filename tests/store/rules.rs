@@ -116,8 +116,7 @@ async fn a_watch_begins_with_a_count_further_on_than_a_term_gets_and_not_behind_
     let (token, _) = win(&store, ask(1, 2)).await;
     assert_eq!(release(&store, giving_back(1, 2, token)).await, ReleaseReply::Released);
     let salt = u64::from_str_radix(&redis.command(&["HGET", RECORD_KEY, "generation"]).text()[..4], 16);
-    let Reply::List(time) = redis.command(&["TIME"]) else { panic!() };
-    let now = time[0].clone().text().parse::<u64>().expect("seconds") * 1_000_000;
+    let now = now_us(&redis);
     let begun = async |count: u64| {
         redis.command(&["HSET", RECORD_KEY, "count", &count.to_string(), "generation", "another"]);
         match campaign(&store, ask(2, 1)).await {

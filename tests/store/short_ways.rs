@@ -7,6 +7,7 @@ use baton::store::quorum::QuorumMember;
 use baton::store::redis::RedisMember;
 use testkit::redis::RedisServer;
 
+use super::renewals::win_guarded;
 use super::rules::win_after_the_start;
 use super::*;
 
@@ -17,9 +18,7 @@ const RECORD_KEY: &str = "baton:{scheduler}:record";
 async fn is_short<R>(redis: &RedisServer, request: impl Future<Output = R>) -> bool {
     redis.command(&["CONFIG", "RESETSTAT"]);
     request.await;
-    let stats = redis.command(&["INFO", "commandstats"]).text();
-    let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_hmget:calls=")?.split(',').next());
-    calls.expect("it has read").parse::<u64>().expect("a number") == 2
+    calls(redis, "hmget") == 2
 }
 
 /// The lease and the record as they are, which can be put back.
@@ -182,16 +181,11 @@ async fn a_campaign_believes_an_end_that_is_no_further_away_than_the_longer_leas
     }
 }
 
-/// One who leads, and has renewed since.
-async fn renewed(store: &RedisStore) -> RenewRequest {
-    let version = led(store).await;
-    RenewRequest { count: version.count, ..renewal(1, 2, version.token) }
-}
-
 #[tokio::test]
 async fn a_renewal_does_not_take_for_granted_what_it_has_not_read() {
-    let (redis, store) = guarded_store().await;
-    let request = renewed(&store).await;
+    let redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    let request = win_guarded(&store).await;
     // The first of a connection asks which server it is.
     let RenewReply::Renewed { count, .. } = renew(&store, request.clone()).await else { panic!("it leads") };
     let request = RenewRequest { count, ..request };

@@ -57,9 +57,7 @@ pub(super) trait Behind {
 
 impl Behind for RedisServer {
     fn now(&self) -> u64 {
-        let [seconds, micros] = <[String; 2]>::try_from(self.command(&["TIME"]).texts()).expect("two numbers");
-        let number = |text: &str| text.parse::<u64>().expect("a number");
-        number(&seconds) * 1_000_000 + number(&micros)
+        now_us(self)
     }
 
     fn byte(&self, rng: &mut fastrand::Rng) -> u8 {

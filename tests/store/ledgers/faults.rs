@@ -7,7 +7,7 @@ use testkit::redis::Data;
 use testkit::sidecars::clock;
 use testkit::{BOUND, wait_until, wait_until_async, within};
 
-use super::super::{impatient, is_unreachable, scripts_run, step_clock};
+use super::super::{calls, impatient, is_unreachable, step_clock};
 use super::*;
 use crate::suite::ledgers::{request, stale, stored, term};
 
@@ -46,9 +46,9 @@ async fn a_write_that_was_stuck_on_the_way_is_not_written_after_its_sender_gave_
     let write = leader.store.write(&leader.job, request(Some(7), Some(base), "late"));
     let unknown = within("it ends by itself", write).await;
     assert!(is_unknown(&unknown), "{unknown:?}");
-    let run = scripts_run(&redis);
+    let run = calls(&redis, "eval");
     proxy.set(Network::Good);
-    wait_until(BOUND, "it arrives", || scripts_run(&redis) > run).await;
+    wait_until(BOUND, "it arrives", || calls(&redis, "eval") > run).await;
     assert_eq!(direct.read().await, stored(base, "b"), "although it had the right term and the right version");
 }
 
@@ -93,9 +93,9 @@ async fn a_leader_that_was_stuck_writes_nothing_after_its_successor_has_looked()
     assert!(is_unknown(&unknown), "{unknown:?}");
     assert_eq!(successor.open(9).await, OpenReply::Opened(stored(base, "b")));
     let claimed = successor.written(Some(9), Some(base), "claimed").await;
-    let run = scripts_run(&redis);
+    let run = calls(&redis, "eval");
     proxy.set(Network::Good);
-    wait_until(BOUND, "the old request arrives", || scripts_run(&redis) > run).await;
+    wait_until(BOUND, "the old request arrives", || calls(&redis, "eval") > run).await;
     let mut reply = None;
     wait_until_async(BOUND, "the old leader is answered again", async || {
         reply = leader.store.write(&leader.job, request(Some(7), Some(claimed), "old")).await.ok();

@@ -6,13 +6,6 @@ use baton::store::StoreError;
 use super::*;
 use crate::suite::ledgers::{request, stored, term};
 
-fn is_garbage<T: std::fmt::Debug>(reply: Result<T, StoreError>, key: &str, word: &str) {
-    match &reply {
-        Err(StoreError::Garbage { key: k, why }) => assert!(k == key && why.contains(word), "{key} {word}: {reply:?}"),
-        other => panic!("{key} {word}: {other:?}"),
-    }
-}
-
 /// Every request tells of it, and leaves the database as it is.
 async fn all_refuse(redis: &RedisServer, desk: &Desk, word: &str) {
     let (before, key) = (redis.command(&["DEBUG", "DIGEST"]), key(desk));
@@ -96,9 +89,7 @@ async fn a_full_memory_takes_no_ledger_and_loses_none() {
 #[tokio::test]
 async fn a_missing_right_is_told_as_it_is() {
     let redis = RedisServer::start();
-    rights_for(&redis, "no-reads", &LEAST_RIGHTS.replace("+hmget ", ""));
-    let store = store_with(&as_user(&redis, "no-reads"));
-    until_up(&store).await;
+    let store = with_rights(&redis, &LEAST_RIGHTS.replace("+hmget ", "")).await;
     let desk = desk(&Arc::new(store));
     for refused in [
         desk.store.read(&desk.job).await.map(drop),

@@ -15,9 +15,9 @@ use baton::store::redis::RedisStore;
 use baton::store::{JobNews, LedgerStore};
 use testkit::redis::RedisServer;
 
-use super::connected;
 use super::databases::in_database;
-use super::refusals::{LEAST_RIGHTS, as_user, rights_for};
+use super::refusals::{LEAST_RIGHTS, with_rights};
+use super::{connected, is_garbage, now_us};
 use super::{store_with, until_up};
 use crate::suite::ledgers::{Bodies, Desk, next, run_ledgers};
 
@@ -45,9 +45,7 @@ async fn what_holds_of_ledgers_holds_in_memory() {
 #[tokio::test]
 async fn what_holds_of_ledgers_holds_on_one_redis_with_the_least_rights() {
     let redis = RedisServer::start();
-    rights_for(&redis, "sidecar", LEAST_RIGHTS);
-    let store = store_with(&as_user(&redis, "sidecar"));
-    until_up(&store).await;
+    let store = with_rights(&redis, LEAST_RIGHTS).await;
     run_ledgers(Arc::new(store), Bodies::Any).await;
 }
 

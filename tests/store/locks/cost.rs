@@ -6,15 +6,8 @@ use baton::protocol::{PERMITS_MAX, RECORD_SPAN};
 use futures_util::future::join_all;
 use testkit::redis::RedisServer;
 
-use super::super::{connected, ms};
+use super::super::{calls, connected, ms};
 use super::*;
-
-/// Calls of this command, or of all.
-pub(super) fn calls(redis: &RedisServer, command: &str) -> u64 {
-    let stats = redis.command(&["INFO", "commandstats"]).text();
-    let calls = |line: &str| -> Option<u64> { line.split("calls=").nth(1)?.split(',').next()?.parse().ok() };
-    stats.lines().filter(|line| line.starts_with(&format!("cmdstat_{command}"))).filter_map(calls).sum()
-}
 
 /// Commands that this request executes, its own call among them, less what is counted by looking.
 async fn commands<R>(redis: &RedisServer, request: impl Future<Output = R>) -> u64 {

@@ -15,9 +15,8 @@ use testkit::redis::RedisServer;
 use testkit::resp::Reply;
 use testkit::sentinel::SentinelSet;
 
-use super::super::random::{Tokens, Trail, ahead};
-use super::super::{connected, heard, ms};
-use super::cost::calls;
+use super::super::random::{Clock, Tokens, Trail};
+use super::super::{calls, connected, heard, ms, now_us};
 use super::*;
 
 const SEEDS: u64 = 300;
@@ -68,9 +67,7 @@ struct Pair<'a> {
     is_unasked: bool,
     wakes: &'a mut [Subscription<WakeNews>],
     space: LockSpace,
-    /// How far the reference's clock is ahead, and was at most.
-    passed_us: i64,
-    passed_most_us: i64,
+    clock: Clock,
     generation: u64,
     /// Redis's token to the reference's.
     tokens: Tokens,
@@ -238,12 +235,14 @@ impl Pair<'_> {
 
     /// The reference's moment: Redis's clock and age, before it is asked.
     fn server<'s>(&self, generation: &'s str) -> Server<'s> {
-        let [seconds, micros] = <[String; 2]>::try_from(self.redis.command(&["TIME"]).texts()).expect("two numbers");
-        let number = |text: &str| text.parse::<u64>().expect("a number");
         let info = self.redis.command(&["INFO", "server"]).text();
         let uptime = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:")).expect("an uptime");
-        let now = ahead(StoreTime(number(&seconds) * 1_000_000 + number(&micros)), self.passed_us);
-        Server { now, uptime: Duration::from_secs(number(uptime).saturating_sub(1)), generation }
+        let now = self.clock.shown(StoreTime(now_us(self.redis)));
+        Server {
+            now,
+            uptime: Duration::from_secs(uptime.parse::<u64>().expect("a number").saturating_sub(1)),
+            generation,
+        }
     }
 
     async fn apply(&mut self, operation: &Operation) {
@@ -290,8 +289,7 @@ impl Pair<'_> {
             Operation::ClockStepsBack if !self.has_floor() => Vec::new(),
             Operation::ClockStepsBack => self.step_back(&generation).await,
             Operation::EverythingForgotten => {
-                // The reference's clock has caught up with the tokens that it made: those of Redis rise all the time.
-                self.pass((self.passed_most_us - self.passed_us) / 1_000);
+                self.pass(self.clock.behind_ms());
                 let keys = self.redis.command(&["KEYS", "baton:{locks}:*"]).texts();
                 keys.iter().for_each(|key| drop(self.redis.command(&["DEL", key])));
                 self.space.forget();
@@ -481,8 +479,7 @@ impl Pair<'_> {
     }
 
     fn pass(&mut self, span_ms: i64) -> Vec<Wake> {
-        self.passed_us += span_ms * 1_000;
-        self.passed_most_us = self.passed_most_us.max(self.passed_us);
+        self.clock.pass(span_ms);
         let span = (span_ms * 1_000).to_string();
         let reply = self.redis.command(&[&["EVAL", SHIFT, "0", &span, KEYS], &NAMES[..]].concat());
         assert_eq!(reply, Reply::Nil);
@@ -504,8 +501,7 @@ async fn run(
         is_unasked,
         wakes,
         space: LockSpace::new(),
-        passed_us: 0,
-        passed_most_us: 0,
+        clock: Clock::default(),
         generation: 0,
         tokens: Tokens::new(),
         recent: VecDeque::new(),

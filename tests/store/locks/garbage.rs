@@ -1,9 +1,8 @@
 //! Keys of the locks that hold what we did not write: an error that names them, and not a byte changed.
 
-use baton::store::StoreError;
 use testkit::redis::RedisServer;
 
-use super::super::connected;
+use super::super::{connected, is_garbage};
 use super::*;
 
 const STORE: &str = "baton:{locks}:store";
@@ -15,13 +14,6 @@ const FAIR: &str = "baton:{locks}:fair:a";
 
 fn server() -> RedisServer {
     RedisServer::start_with(&["--enable-debug-command", "yes"])
-}
-
-fn is_garbage<T: std::fmt::Debug>(reply: Result<T, StoreError>, key: &str, word: &str) {
-    match &reply {
-        Err(StoreError::Garbage { key: k, why }) => assert!(k == key && why.contains(word), "{key} {word}: {reply:?}"),
-        other => panic!("{key} {word}: {other:?}"),
-    }
 }
 
 /// Every request that reads the key tells of it, and leaves the database as it is.

@@ -9,7 +9,7 @@ use testkit::resp::Reply;
 use testkit::{BOUND, wait_until, wait_until_async};
 
 use super::super::replication::{PATIENT, online, pair, with_one_ack};
-use super::super::{ms, store_with, until_up};
+use super::super::{ms, now_us, store_with, until_up};
 use super::*;
 
 const GUARD: Duration = Duration::from_secs(1);
@@ -92,10 +92,7 @@ async fn a_replica_that_follows_a_new_master_begins_another_guard_there() {
     assert!(matches!(&alone, Err(StoreError::Refused { reason }) if reason.contains("0 of 1")), "{alone:?}");
     let guard_ends =
         || -> u64 { heir.command(&["HGET", "baton:{locks}:store", "guard_until"]).text().parse().unwrap() };
-    let is_over = || {
-        let [seconds, micros] = <[String; 2]>::try_from(heir.command(&["TIME"]).texts()).expect("two numbers");
-        seconds.parse::<u64>().unwrap() * 1_000_000 + micros.parse::<u64>().unwrap() > guard_ends()
-    };
+    let is_over = || now_us(&heir) > guard_ends();
     wait_until(BOUND, "the guard that the promotion began is over", is_over).await;
     // What the old master goes on with is nothing that the new one knows.
     master.command(&["SET", "another", "write"]);

@@ -8,8 +8,8 @@ use testkit::sidecars::clock;
 use testkit::{BOUND, wait_until, wait_until_async};
 
 use super::super::live::acknowledged;
-use super::super::refusals::{LEAST_RIGHTS, as_user, rights_for};
-use super::super::{connected, impatient, ms, scripts_run, step_clock, store_with, until_up};
+use super::super::refusals::{LEAST_RIGHTS, with_rights};
+use super::super::{calls, connected, impatient, ms, step_clock, store_with, until_up};
 use super::*;
 
 #[tokio::test]
@@ -49,12 +49,12 @@ async fn a_request_that_its_sender_has_given_up_does_nothing_when_it_arrives() {
     let redis = RedisServer::start();
     let (store, other) = (impatient(&redis.url()).await, connected(&redis.url()).await);
     granted(&store, ask("warm", 1)).await;
-    let before = scripts_run(&redis);
+    let before = calls(&redis, "eval");
     redis.pause();
     let unknown = store.acquire(waiting("a", 2)).await;
     assert!(matches!(unknown, Err(StoreError::Unknown { .. })), "{unknown:?}");
     redis.resume();
-    wait_until(BOUND, "it has arrived", || scripts_run(&redis) > before).await;
+    wait_until(BOUND, "it has arrived", || calls(&redis, "eval") > before).await;
     let insight = other.inspect(names(&["a"]).remove(0)).await.expect("an answer");
     assert_eq!((insight.holders.len(), insight.waiting), (0, 0));
     granted(&other, ask("a", 3)).await;
@@ -68,12 +68,12 @@ async fn a_request_that_seems_late_because_the_stores_clock_was_stepped_is_sent_
     for (number, offset) in [(1_u128, 3_600), (2, -3_600), (3, 0)] {
         step_clock(&redis, &control, offset).await;
         let request = AcquireRequest { floor: token, ..ask(&number.to_string(), number) };
-        let before = scripts_run(&redis);
+        let before = calls(&redis, "eval");
         let later = granted(&store, request).await.token;
         assert!(later > token);
         token = later;
         let late = if offset == -3_600 { 1 } else { 2 };
-        assert_eq!(scripts_run(&redis) - before, late, "{offset} s");
+        assert_eq!(calls(&redis, "eval") - before, late, "{offset} s");
     }
 }
 
@@ -184,9 +184,7 @@ async fn without_the_replica_neither_a_lock_nor_its_extension_counts() {
 #[tokio::test]
 async fn the_documented_rights_are_enough_for_locks() {
     let redis = RedisServer::start();
-    rights_for(&redis, "sidecar", LEAST_RIGHTS);
-    let store = store_with(&as_user(&redis, "sidecar"));
-    until_up(&store).await;
+    let store = with_rights(&redis, LEAST_RIGHTS).await;
     let mut wakes = listening(&store, 2).await;
     let guard = Some(ms(1));
     wait_until_async(BOUND, "the server is old enough", async || {

@@ -5,7 +5,7 @@ use baton::store::StoreError;
 use testkit::redis::RedisServer;
 
 use super::super::live::acknowledged;
-use super::super::refusals::{LEAST_RIGHTS, as_user, rights_for};
+use super::super::refusals::{LEAST_RIGHTS, with_rights};
 use super::super::{connected, store_with, until_up};
 use super::*;
 
@@ -111,9 +111,7 @@ async fn without_the_replica_there_is_no_turn() {
 #[tokio::test]
 async fn the_documented_rights_are_enough_for_a_turn() {
     let redis = RedisServer::start();
-    rights_for(&redis, "sidecar", LEAST_RIGHTS);
-    let store = store_with(&as_user(&redis, "sidecar"));
-    until_up(&store).await;
+    let store = with_rights(&redis, LEAST_RIGHTS).await;
     granted(&store, in_turn("a", 1)).await;
     for number in [3, 5] {
         assert!(is_held(&store, ticket(number)).await);
