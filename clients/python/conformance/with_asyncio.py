@@ -30,7 +30,7 @@ async def lead_again_and_again(end: asyncio.Event) -> None:
                         token = lead.token
                         say("begins", token=token, at=when)
                     say("works", token=lead.token, at=when)
-                    await asyncio.sleep(0.005)
+                    await last_for(0.005)
             finally:
                 if not end.is_set():
                     say("cancelled", at=at())

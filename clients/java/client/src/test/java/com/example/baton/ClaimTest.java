@@ -175,7 +175,7 @@ class ClaimTest {
         end("another term", (it, clock) -> it.line(StandIn.led(42, 9))),
         end("connection", (it, clock) -> it.endHold()),
         end("run out", (it, clock) -> it.answer(StandIn.says("500 Oh", ""))),
-        end("run out", (it, clock) -> it.answer(out -> TimeUnit.HOURS.sleep(1))),
+        end("run out", (it, clock) -> it.answer(out -> Lasting.lastFor(Duration.ofHours(1)))),
         end("run out", (it, clock) -> it.answer(ClaimTest::trickle)),
         end("run out", (it, clock) -> clock.sleep(Duration.ofHours(1))));
   }
@@ -184,7 +184,7 @@ class ClaimTest {
     String led = StandIn.led(StandIn.TOKEN, 2_000);
     StandIn.write(out, "HTTP/1.1 200 OK\r\nContent-Length: " + led.length() + "\r\n\r\n");
     for (char letter : led.toCharArray()) {
-      TimeUnit.MILLISECONDS.sleep(60);
+      Lasting.lastFor(Duration.ofMillis(60));
       StandIn.write(out, String.valueOf(letter));
     }
   }

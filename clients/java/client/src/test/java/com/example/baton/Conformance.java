@@ -9,6 +9,7 @@ import java.util.concurrent.TimeUnit;
 
 /** What the suite for all clients runs: it works while it leads, and says what it does. */
 final class Conformance {
+  private static final Duration STEP = Duration.ofMillis(5);
   private static final Sleeper CLOCK = new Sleeper();
   private static volatile boolean ended;
 
@@ -43,7 +44,7 @@ final class Conformance {
           say("begins", token, at);
         }
         say("works", token, at);
-        TimeUnit.MILLISECONDS.sleep(5);
+        Lasting.lastFor(STEP);
       }
     } catch (LeadLostException | InterruptedException over) {
       if (!ended) {
@@ -58,7 +59,7 @@ final class Conformance {
     long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(30);
     while (System.nanoTime() < until) {
       try {
-        TimeUnit.NANOSECONDS.sleep(until - System.nanoTime());
+        Lasting.lastFor(Duration.ofNanos(until - System.nanoTime()));
       } catch (InterruptedException interrupted) {
         // It stops already.
       }

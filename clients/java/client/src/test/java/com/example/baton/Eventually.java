@@ -5,7 +5,6 @@ import static org.junit.jupiter.api.Assertions.fail;
 
 import java.time.Duration;
 import java.util.concurrent.Callable;
-import java.util.concurrent.TimeUnit;
 
 /** Waits for states, with a bound. */
 public final class Eventually {
@@ -25,7 +24,7 @@ public final class Eventually {
 
   /** Work that ends by an interrupt. One that does not come is a failure. */
   public static void workUntilInterrupted() throws InterruptedException {
-    TimeUnit.NANOSECONDS.sleep(PATIENCE.toNanos());
+    Lasting.lastFor(PATIENCE);
     fail("waited too long: an interrupt");
   }
 
