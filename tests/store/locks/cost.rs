@@ -21,16 +21,11 @@ async fn commands<R>(redis: &RedisServer, request: impl Future<Output = R>) -> u
 async fn a_lock_that_nobody_else_uses_goes_the_short_ways() {
     let redis = RedisServer::start();
     let store = connected(&redis.url()).await;
-    // The guard of a store that is new is over, and that it is has been noted.
-    let guarded = |number| AcquireRequest { guard: Some(ms(1)), ..ask("a", number) };
-    for number in 1..=2 {
-        while !matches!(acquire(&store, guarded(number)).await, AcquireReply::Granted(_)) {}
-        release(&store, "a", number).await;
-    }
+    noted_as_open(&store, "a").await;
     let free = [
-        ("not new", AcquireRequest { tokens: 32, ..guarded(3) }),
-        ("new", AcquireRequest { names: names(&["b"]), ..guarded(4) }),
-        ("would wait", AcquireRequest { queueing: Queueing::Plain, ..guarded(5) }),
+        ("not new", AcquireRequest { tokens: 32, ..ask_guarded("a", 3) }),
+        ("new", AcquireRequest { names: names(&["b"]), ..ask_guarded("a", 4) }),
+        ("would wait", AcquireRequest { queueing: Queueing::Plain, ..ask_guarded("a", 5) }),
     ];
     for (what, request) in free {
         let giving_back = LockReleaseRequest { names: request.names.clone(), ..giving_back("a", number_of(&request)) };

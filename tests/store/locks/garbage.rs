@@ -11,6 +11,8 @@ const SESSIONS: &str = "baton:{locks}:sessions";
 const LOCK: &str = "baton:{locks}:lock:a";
 const QUEUE: &str = "baton:{locks}:queue:a";
 const FAIR: &str = "baton:{locks}:fair:a";
+/// A number of more digits than we write.
+const LONG: &str = "12345678901234567";
 
 fn server() -> RedisServer {
     RedisServer::start_with(&["--enable-debug-command", "yes"])
@@ -58,10 +60,34 @@ async fn odd_fields_of_locks_are_refused_and_left_alone() {
     let redis = server();
     let store = connected(&redis.url()).await;
     let holder = format!("h:{}", id(1));
-    let bad_holders = ["", "x", &format!("{} 5 6 7 0 0 99 owner web", session(1))];
-    let mut bad: Vec<(&str, &str)> =
-        vec![("v", "2"), ("v", ""), ("token", "x"), ("ended", "-1"), ("permits", "1e3"), ("longest", ""), ("h:7", "x")];
-    bad.extend(bad_holders.iter().map(|value| (holder.as_str(), *value)));
+    // No lease has ended: then nothing but what is wrong with them makes them no holds.
+    let later = "9007199254740991";
+    let bad_numbers = [
+        format!("{LONG} 6 {later} 0 0 5"),
+        format!("5 {LONG} {later} 0 0 5"),
+        format!("5 6 {LONG} 0 0 5"),
+        format!("5 6 {later} 0 {LONG} 5"),
+        format!("5 6 {later} 0 0 00000000000000005"),
+        format!("5 6 {later} 0 0 99"),
+        "5 6 7 0 0 99".to_owned(),
+    ];
+    let mut bad_holders: Vec<String> =
+        bad_numbers.iter().map(|numbers| format!("{} {numbers} owner web", session(1))).collect();
+    bad_holders.extend(["", "x"].map(str::to_owned));
+    let mut bad: Vec<(&str, &str)> = vec![
+        ("v", "2"),
+        ("v", ""),
+        ("token", "x"),
+        ("token", LONG),
+        ("ended", "-1"),
+        ("ended", LONG),
+        ("permits", "1e3"),
+        ("permits", LONG),
+        ("longest", ""),
+        ("longest", LONG),
+        ("h:7", "x"),
+    ];
+    bad.extend(bad_holders.iter().map(|value| (holder.as_str(), value.as_str())));
     for (field, value) in bad {
         redis.command(&["FLUSHALL"]);
         granted(&store, ask("a", 1)).await;

@@ -75,6 +75,25 @@ async fn the_greatest_token_is_remembered_for_a_day_more_than_it_is_ahead_of_the
 }
 
 #[tokio::test]
+async fn the_last_token_is_granted_and_none_after_it() {
+    const LAST: u64 = Token::LIMIT - 1;
+    let redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    noted_as_open(&store, "a").await;
+    for request in [ask_guarded("a", 3), two(4)] {
+        redis.command(&["DEL", LOCK, "baton:{locks}:lock:b"]);
+        redis.command(&["SET", FLOOR, &(LAST - 1).to_string()]);
+        assert_eq!(granted(&store, request.clone()).await.token.get(), LAST);
+        redis.command(&["DEL", LOCK, "baton:{locks}:lock:b"]);
+        let refused = store.acquire(request).await;
+        let is_told = matches!(&refused, Err(StoreError::Refused { reason }) if reason.contains("2^53"));
+        assert!(is_told, "{refused:?}");
+        assert_eq!(redis.command(&["GET", FLOOR]).text(), LAST.to_string());
+        assert_eq!(redis.command(&["EXISTS", LOCK]), Reply::Number(0));
+    }
+}
+
+#[tokio::test]
 async fn the_last_eight_that_were_given_back_are_remembered() {
     let redis = RedisServer::start();
     let store = connected(&redis.url()).await;

@@ -242,7 +242,7 @@ local function acquire(cells)
     return wait_for(cells, shut, guarded, request) or { 'guarded', text(now), text(guarded) }
   end
   local token, tokens = next_token(cells, math.max(floor, request.floor)), block(cells)
-  local last = token + tokens - 1
+  local last = token + (tokens - 1) -- 2^53 + 1 would be rounded
   if last >= 9007199254740992 then -- 2^53
     return { 'exhausted', text(now) }
   end

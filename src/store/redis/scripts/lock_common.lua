@@ -9,15 +9,6 @@ local function garbage(key, why)
   return { 'garbage', text(now), key, why }
 end
 
--- Up to 16 digits: what a double holds exactly, and then some.
-local function is_number(value)
-  return value and #value <= 16 and string.match(value, '^%d+$') ~= nil
-end
-
-local function is_id(value)
-  return value and #value == ID_LENGTH and string.match(value, '^%x+$') ~= nil
-end
-
 -- The reply to an error of reading a key. That the user may not read it, say, is told as it is.
 local function unreadable(key, failed, kind)
   if string.find(failed.err, 'WRONGTYPE', 1, true) then
@@ -33,30 +24,6 @@ local function not_sorted(key)
     return unreadable(key, reply, 'sorted set')
   end
   return nil, reply
-end
-
--- `session token lease expires_at state keep_until bytes-of-owner owner identity`, the last two with spaces and all.
--- `state`: 0; 1: it goes from request to request beside its sidecar, which alone knows whose it is (in_turn); 2: it was
--- given back before keep_until, and is not free before (rests).
-local function parse_hold(id, value)
-  local session, token, lease, expires_at, state, keep_until, bytes, rest =
-    string.match(value, '^(%x+) (%d+) (%d+) (%d+) ([012]) (%d+) (%d+) (.*)$')
-  local sound = session and is_id(id) and #session == ID_LENGTH
-    and math.max(#token, #lease, #expires_at, #keep_until, #bytes) <= 16 -- what a double holds exactly
-  if not sound or string.sub(rest, bytes + 1, bytes + 1) ~= ' ' then
-    return nil
-  end
-  local hold = {
-    id = id, session = session, token = tonumber(token), lease = tonumber(lease), expires_at = tonumber(expires_at),
-    in_turn = state == '1', rests = state == '2', keep_until = tonumber(keep_until),
-    owner = string.sub(rest, 1, bytes), identity = string.sub(rest, bytes + 2),
-  }
-  -- None is longer than it was granted for: one that seems so began before this clock was stepped back.
-  if hold.expires_at > now + hold.lease then
-    hold.expires_at, hold.is_cut = now + hold.lease, true
-  end
-  hold.keep_until = math.min(hold.keep_until, now + hold.lease)
-  return hold
 end
 
 local function by_token(one, other)
@@ -230,7 +197,7 @@ local function save(cell, hold)
       redis.call('HDEL', cell.key, field)
     end
   end
-  cell.gone, cell.is_saved = {}, true
+  cell.gone = {}
   touch(cell)
 end
 

@@ -19,7 +19,7 @@ do
       and string.find(floor, '^%d+$') then
       local token = math.max(now, floor, ARGV[10], before) + 1
       local tokens = is_fair == '1' and '1' or ARGV[16]
-      local last = token + tokens - 1
+      local last = token + (tokens - 1) -- 2^53 + 1 would be rounded
       if last < 9007199254740992 then -- 2^53
         local token_text, is_turn = text(token), tokens ~= '1'
         local last_text = is_turn and text(last) or token_text

@@ -39,6 +39,39 @@ if ARGV[1] ~= '' and now > tonumber(ARGV[1]) then
   return { 'late', text(now) }
 end
 
+-- Up to 16 digits: what a double holds exactly, and then some.
+local function is_number(value)
+  return value and #value <= 16 and string.match(value, '^%d+$') ~= nil
+end
+
+local function is_id(value)
+  return value and #value == ID_LENGTH and string.match(value, '^%x+$') ~= nil
+end
+
+-- `session token lease expires_at state keep_until bytes-of-owner owner identity`, the last two with spaces and all.
+-- `state`: 0; 1: it goes from request to request beside its sidecar, which alone knows whose it is (in_turn); 2: it was
+-- given back before keep_until, and is not free before (rests).
+local function parse_hold(id, value)
+  local session, token, lease, expires_at, state, keep_until, bytes, rest =
+    string.match(value, '^(%x+) (%d+) (%d+) (%d+) ([012]) (%d+) (%d+) (.*)$')
+  local sound = session and is_id(id) and #session == ID_LENGTH
+    and math.max(#token, #lease, #expires_at, #keep_until, #bytes) <= 16 -- what a double holds exactly
+  if not sound or string.sub(rest, bytes + 1, bytes + 1) ~= ' ' then
+    return nil
+  end
+  local hold = {
+    id = id, session = session, token = tonumber(token), lease = tonumber(lease), expires_at = tonumber(expires_at),
+    in_turn = state == '1', rests = state == '2', keep_until = tonumber(keep_until),
+    owner = string.sub(rest, 1, bytes), identity = string.sub(rest, bytes + 2),
+  }
+  -- None is longer than it was granted for: one that seems so began before this clock was stepped back.
+  if hold.expires_at > now + hold.lease then
+    hold.expires_at, hold.is_cut = now + hold.lease, true
+  end
+  hold.keep_until = math.min(hold.keep_until, now + hold.lease)
+  return hold
+end
+
 -- The short ways (lock_free.lua, lock_only.lua) are for one lock that is alone in every way: a few commands, and
 -- nothing of lock_common.lua. This is what is remembered of it, and the hold of this id, where all is as we write it,
 -- it is no semaphore, has so many holds, and nobody waits. Nil where anything is otherwise: then the whole script,
@@ -52,9 +85,9 @@ local function record_alone(holds, id)
     record, fields = { '1', '1', '0', '0', '0', '', '0' }, 0
   end
   local token, ended, longest = record[3], record[4], record[5]
-  if names == 1 and record[1] == '1' and record[2] == '1' and token and ended and longest and #longest <= 16
-    and string.find(token .. ' ' .. ended .. ' ' .. longest, '^%d+ %d+ %d+$') and record[6] and record[7]
-    and redis.call('EXISTS', KEYS[5], KEYS[6]) == 0 and redis.call('HLEN', KEYS[4]) == fields then
+  if names == 1 and record[1] == '1' and record[2] == '1' and is_number(token) and is_number(ended)
+    and is_number(longest) and record[6] and record[7] and redis.call('EXISTS', KEYS[5], KEYS[6]) == 0
+    and redis.call('HLEN', KEYS[4]) == fields then
     return token, ended, longest, record[6], record[7], record[8]
   end
 end

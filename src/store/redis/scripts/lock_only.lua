@@ -9,13 +9,11 @@ do
   if served == '' then
     token, ended, _, released, _, hold = record_alone(1, id)
   end
-  if hold and tonumber(ended) <= tonumber(token) then
-    local holder, expires_at = string.match(hold, '^(%x+) %d+ %d+ (%d+) [01] 0 %d+ ')
-    if holder == session and now < tonumber(expires_at) then
-      redis.call('HDEL', KEYS[4], 'h:' .. id)
-      released = string.sub(released .. ' ' .. id, -(RELEASED_KEPT * (ID_LENGTH + 1)))
-      redis.call('HSET', KEYS[4], 'ended', token, 'released', released)
-      return { 'released', text(now) }
-    end
+  hold = hold and tonumber(ended) <= tonumber(token) and parse_hold(id, hold)
+  if hold and hold.session == session and not hold.rests and hold.keep_until == 0 and now < hold.expires_at then
+    redis.call('HDEL', KEYS[4], 'h:' .. id)
+    released = string.sub(released .. ' ' .. id, -(RELEASED_KEPT * (ID_LENGTH + 1)))
+    redis.call('HSET', KEYS[4], 'ended', token, 'released', released)
+    return { 'released', text(now) }
   end
 end
