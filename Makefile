@@ -138,7 +138,7 @@ spec: ## the specification in spec/, checked by TLC (needs Java and Maven, insta
 		'specification' '.ci/tlc >/dev/null; \
 			BATON_SPEC_WRITE=1 cargo test --test spec -- --ignored --nocapture --test-threads=1'
 
-mutants: ## small faults, one at a time, in the protocol and in the scripts of the Redis store, which the tests must notice: at least 95 %, and tests/mutants/survivors.txt has the others with the reason (BATON_MUTANTS_ONLY=PART of a path; BATON_MUTANTS_LISTED=1: none but those in the list)
+mutants: ## small faults, one at a time, in the protocol and in the scripts of the Redis store, which the tests must notice: at least 95 %, and tests/mutants/survivors.txt has the others with the reason (BATON_MUTANTS_ONLY=PART of a path,…; BATON_MUTANTS_LISTED=1: none but those in the list)
 	@.ci/parts $(DEPS) 'cargo-mutants' '.ci/mutants' \
 		'the list of survivors, and what makes mutants' 'cargo test --test mutants -- --skip the_protocol --skip the_scripts' \
 		'mutants of the protocol' 'cargo test --test mutants the_protocol -- --exact --nocapture' \

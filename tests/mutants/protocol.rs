@@ -58,13 +58,13 @@ struct Binaries {
     simulation: PathBuf,
 }
 
-/// Every mutant of the protocol and what becomes of it. `only`: those of files whose path has this in it.
+/// Every mutant of the protocol and what becomes of it. `only`: [`crate::is_among`].
 pub fn verdicts(root: &Path, only: &str) -> Vec<(Key, Verdict)> {
     let cargo_mutants = tool(root);
     let plain = package(root, &root.join("target/mutants/plain"));
     let all = listed(&cargo_mutants, &plain);
     let (binaries, written, unviable) = built(root, &all);
-    let wanted = |number: &usize| all[*number - 1].file.contains(only);
+    let wanted = |number: &usize| crate::is_among(&all[*number - 1].file, only);
     let at_once = thread::available_parallelism().map_or(2, usize::from);
     let numbers: Vec<usize> = written.keys().copied().filter(wanted).collect();
     println!("{} mutants, {} of them do not compile; {} are tried", all.len(), unviable.len(), numbers.len());

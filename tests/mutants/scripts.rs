@@ -1,6 +1,7 @@
 //! Mutants of the Redis store's scripts against the tests of the store on real servers: first against those that
 //! compare random operations with the reference, then, where these notice nothing, against all others of one server.
 
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -73,7 +74,7 @@ const LEFT_OUT: &[&str] = &[
     "one_member_that_refuses",
 ];
 
-/// Every mutant of the scripts that is wanted and what becomes of it. `only`: of files whose path has this in it.
+/// Every mutant of the scripts that is wanted and what becomes of it. `only`: [`crate::is_among`].
 pub fn verdicts(root: &Path, only: &str, is_wanted: impl Fn(&Key) -> bool) -> Vec<(Key, Verdict)> {
     let store = binary();
     let mut all = Vec::new();
@@ -83,7 +84,7 @@ pub fn verdicts(root: &Path, only: &str, is_wanted: impl Fn(&Key) -> bool) -> Ve
     for path in files.iter().filter(|path| path.extension().is_some_and(|extension| extension == "lua")) {
         let name = path.file_name().expect("a file").to_string_lossy().into_owned();
         let text = code(&fs::read_to_string(path).expect("a script"));
-        if format!("{FOLDER}/{name}").contains(only) {
+        if crate::is_among(&format!("{FOLDER}/{name}"), only) {
             let wanted = lua::mutants(&text).into_iter().filter(|mutant| is_wanted(&key(&name, mutant)));
             all.extend(wanted.map(|mutant| (name.clone(), text.clone(), mutant)));
         }
@@ -128,7 +129,13 @@ fn compiles(redis: &RedisServer, text: &str) -> bool {
 /// The tests of the store, built, and optimised: each of thousands of mutants is compared over many steps.
 fn binary() -> PathBuf {
     let arguments = ["test", "--profile", "chaos", "--no-run", "--test", "store", "--message-format=json"];
-    let output = Command::new(env!("CARGO")).args(arguments).stderr(Stdio::inherit()).output().expect("cargo runs");
+    let mut cargo = Command::new(env!("CARGO"));
+    // What cargo tells this test of its own package would have others built anew.
+    let ours = ["CARGO_PKG_", "CARGO_MANIFEST_"];
+    for (name, _) in env::vars().filter(|(name, _)| ours.iter().any(|begin| name.starts_with(begin))) {
+        cargo.env_remove(name);
+    }
+    let output = cargo.args(arguments).stderr(Stdio::inherit()).output().expect("cargo runs");
     let lines = String::from_utf8(output.stdout).expect("JSON");
     let path = |line: &str| {
         let told: serde_json::Value = serde_json::from_str(line).expect("JSON");

@@ -107,6 +107,30 @@ async fn odd_fields_of_locks_are_refused_and_left_alone() {
     }
 }
 
+/// By the whole scripts and by the short way of a grant.
+#[tokio::test]
+async fn odd_fields_of_the_store_are_refused_and_left_alone() {
+    let redis = server();
+    let store = connected(&redis.url()).await;
+    let spoil: [&[&str]; 6] = [
+        &["HSET", STORE, "v", "2"],
+        &["HDEL", STORE, "v"],
+        &["HDEL", STORE, "generation"],
+        &["HDEL", STORE, "guard_until"],
+        &["HSET", STORE, "guard_until", "x"],
+        &["HSET", STORE, "guard_until", LONG],
+    ];
+    for spoil in spoil {
+        redis.command(&["FLUSHALL"]);
+        noted_as_open(&store, "a").await;
+        redis.command(spoil);
+        all_refuse(&redis, &store, STORE, "fields").await;
+        let before = redis.command(&["DEBUG", "DIGEST"]);
+        is_garbage(store.acquire(ask_guarded("a", 3)).await, STORE, "fields");
+        assert_eq!(redis.command(&["DEBUG", "DIGEST"]), before, "{spoil:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_floor_that_is_no_number_is_refused_and_left_alone() {
     let redis = server();
@@ -129,12 +153,32 @@ async fn a_queue_that_holds_no_tickets_is_refused_and_costs_a_release_only_the_w
     granted(&store, ask("a", 1)).await;
     redis.command(&["ZADD", QUEUE, "1", "x"]);
     release(&store, "a", 1).await;
-    let before = redis.command(&["DEBUG", "DIGEST"]);
-    is_garbage(store.acquire(ask("a", 2)).await, QUEUE, "not a ticket");
-    assert_eq!(redis.command(&["DEBUG", "DIGEST"]), before);
-    redis.command(&["DEL", QUEUE]);
-    redis.command(&["ZADD", FAIR, "1", "x"]);
-    let before = redis.command(&["DEBUG", "DIGEST"]);
-    is_garbage(store.acquire(ask("a", 2)).await, FAIR, "not a ticket");
-    assert_eq!(redis.command(&["DEBUG", "DIGEST"]), before);
+    let (session, id) = (session(7), id(7));
+    let odd = [
+        ("1", "x".to_owned()),
+        ("1", format!("{session}:7")),
+        ("1", format!("7:{id}")),
+        ("-1", format!("{session}:{id}")),
+    ];
+    for key in [QUEUE, FAIR] {
+        for (order, ticket) in &odd {
+            redis.command(&["DEL", QUEUE, FAIR]);
+            redis.command(&["ZADD", key, order, ticket]);
+            let before = redis.command(&["DEBUG", "DIGEST"]);
+            is_garbage(store.acquire(ask("a", 2)).await, key, "not a ticket");
+            assert_eq!(redis.command(&["DEBUG", "DIGEST"]), before, "{ticket} at {order}");
+        }
+    }
+}
+
+/// Who has lost a lock would put it back above a floor that cannot be read.
+#[tokio::test]
+async fn a_floor_that_is_no_number_lets_nothing_be_put_back() {
+    let redis = server();
+    let store = connected(&redis.url()).await;
+    let restore = known(1, granted(&store, ask("a", 1)).await.token);
+    redis.command(&["DEL", LOCK]);
+    redis.command(&["SET", FLOOR, "x"]);
+    is_garbage(store.extend(ExtendRequest { restore, ..extension("a", 1) }).await, FLOOR, "not a number");
+    assert_eq!(redis.command(&["EXISTS", LOCK]).number(), 0);
 }

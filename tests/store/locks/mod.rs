@@ -4,6 +4,7 @@ mod cost;
 mod differential;
 mod garbage;
 mod kept;
+mod opened;
 mod operator;
 mod servers;
 mod sides;

@@ -55,7 +55,8 @@ local function take_beside(cells, request)
   return cells[1].holds[#cells[1].holds], holds_under(cells[1], token), 1
 end
 
--- All who use a name agree on the number of permits. Returns the cell where they do not; or nil and a reply.
+-- All who use a name agree on the number of permits, where that is known: a store that evicts forgets it under those
+-- who wait. Returns the cell where they do not; or nil and a reply.
 local function disagreement(cells, request)
   for _, cell in ipairs(cells) do
     local in_use = #cell.holds > 0
@@ -69,7 +70,7 @@ local function disagreement(cells, request)
       end
       in_use = first ~= nil
     end
-    if in_use and cell.permits ~= request.permits then
+    if in_use and cell.is_stored and cell.permits ~= request.permits then
       return cell
     end
   end

@@ -3,8 +3,6 @@
 --
 -- ARGV after the names (none): place, how many keys of the database to look at, about, whosever they are, and what the
 -- keys of records begin with
-is_looking = true
-
 local _, bad = load_all()
 if bad then
   return bad

@@ -4,11 +4,8 @@
 --
 -- ARGV: as lock_release.lua
 do
-  local id, session, served = ARGV[4], ARGV[5], ARGV[7]
-  local token, ended, _, released, _, hold
-  if served == '' then
-    token, ended, _, released, _, hold = record_alone(1, id)
-  end
+  local id, session = ARGV[4], ARGV[5]
+  local token, ended, _, released, _, hold = record_alone(1, id)
   hold = hold and tonumber(ended) <= tonumber(token) and parse_hold(id, hold)
   if hold and hold.session == session and not hold.rests and hold.keep_until == 0 and now < hold.expires_at then
     redis.call('HDEL', KEYS[4], 'h:' .. id)
