@@ -2,12 +2,13 @@
 //! missed by nobody, what comes late does nothing, and what has an end has room before it.
 
 use baton::protocol::jobs::{
-    JobName, JobPut, JobPutReply, JobSettle, JobTake, JobTakeReply, JobWish, Revision, Settlement, Wall,
+    JobName, JobPut, JobPutReply, JobSettle, JobSettleReply, JobTake, JobTakeReply, JobWish, Revision, Settlement, Wall,
 };
 use baton::protocol::{RoleName, Token};
 use baton::store::redis::RedisStore;
 use baton::store::{RegistryStore, StoreError};
 use bytes::Bytes;
+use testkit::profile::{Profile, Profiled};
 use testkit::proxy::{Network, Proxy};
 use testkit::redis::RedisServer;
 use testkit::resp::Reply;
@@ -15,7 +16,7 @@ use testkit::sidecars::clock;
 use testkit::{BOUND, wait_until, within};
 
 use super::refusals::{LEAST_RIGHTS, with_rights};
-use super::{calls, connected, impatient, is_garbage, step_clock};
+use super::{calls, connected, impatient, is_garbage, now_us, step_clock};
 use crate::suite::ledgers::token as any_token;
 
 const JOB: &str = "baton:{jobs}:registry:a";
@@ -136,6 +137,24 @@ async fn a_missing_right_is_told_as_it_is() {
     assert!(matches!(&refused, Err(StoreError::Refused { reason }) if reason.contains("(NOPERM)")), "{refused:?}");
 }
 
+/// It tells nothing of its memory either.
+#[tokio::test]
+async fn where_scripts_may_not_ask_for_info_jobs_are_made_without_a_reserve() {
+    let redis = RedisServer::start();
+    let proxy = Profiled::start(redis.port(), Profile::MUTE).await;
+    let store = connected(&proxy.url()).await;
+    assert!(matches!(put(&store, "a", "x").await, JobPutReply::Created(_)));
+}
+
+#[tokio::test]
+async fn a_revision_is_the_moment_at_which_the_job_was_made() {
+    let redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    let before = now_us(&redis);
+    let JobPutReply::Created(revision) = put(&store, "a", "x").await else { panic!("it is new") };
+    assert!((before..=now_us(&redis)).contains(&revision.get()), "{revision:?} after {before}");
+}
+
 #[tokio::test]
 async fn jobs_that_were_deleted_by_hand_are_neither_listed_nor_taken_nor_held() {
     let redis = RedisServer::start();
@@ -155,6 +174,12 @@ async fn jobs_that_were_deleted_by_hand_are_neither_listed_nor_taken_nor_held() 
     redis.command(&["DEL", "baton:{jobs}:registry:b"]);
     assert_eq!(taken(&store, taking(1)).await, (Vec::new(), 0), "the same request again");
     assert_eq!(redis.command(&["EXISTS", TAKEN]), Reply::Number(0));
+    // Nor by the next leader, for whom what was taken goes back into the queue.
+    put(&store, "b", "x").await;
+    assert_eq!(taken(&store, taking(2)).await.1, 1);
+    redis.command(&["DEL", "baton:{jobs}:registry:b"]);
+    assert_eq!(taken(&store, JobTake { token: any_token(60), ..taking(1) }).await, (Vec::new(), 0));
+    assert_eq!(redis.command(&["ZCARD", QUEUE]), Reply::Number(0));
 }
 
 #[tokio::test]
@@ -186,12 +211,12 @@ async fn a_job_that_takes_the_room_of_leases_is_refused_though_redis_has_room() 
         line.parse::<usize>().expect("a number")
     };
     const MEBIBYTE: usize = 1024 * 1024;
-    redis.command(&["SETRANGE", "filler", &(64 * MEBIBYTE).to_string(), "x"]);
-    // One is left for jobs, and four for leases, in which the request itself has room while it is answered.
-    let most = (used(&redis) + MEBIBYTE) / 15 * 16;
+    redis.command(&["SETRANGE", "filler", &(128 * MEBIBYTE).to_string(), "x"]);
+    // Some is left for jobs, which a request takes more than twice while it is answered, and ten times as much for leases.
+    let most = (used(&redis) + MEBIBYTE * 3 / 2) / 15 * 16;
     redis.command(&["CONFIG", "SET", "maxmemory", &most.to_string()]);
     store.put(&name("fits"), due_at_once(vec![b'x'; MEBIBYTE / 16])).await.expect("there is room");
-    let size = MEBIBYTE * 5 / 4;
+    let size = MEBIBYTE * 5 / 8;
     let refused = store.put(&name("b"), due_at_once(vec![b'x'; size])).await;
     assert!(matches!(&refused, Err(StoreError::Refused { reason }) if reason.contains("(OOM)")), "{refused:?}");
     assert_eq!(store.get(&name("b")).await, Ok(None));
@@ -227,5 +252,29 @@ async fn what_seems_late_because_the_stores_clock_was_stepped_is_sent_again() {
     for (offset, spec) in [(3_600, "1"), (-3_600, "2"), (0, "3")] {
         step_clock(&redis, &control, offset).await;
         assert!(matches!(put(&store, "a", spec).await, JobPutReply::Replaced(_)));
+    }
+}
+
+/// What the next leader finds interrupted and has an end after all waits no longer, but where it is to be tried again.
+#[tokio::test]
+async fn a_suspended_job_waits_after_its_run_only_for_another_attempt_of_it() {
+    let redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    for (attempt, waits) in [(0, 0), (1, 1)] {
+        redis.command(&["FLUSHALL"]);
+        let suspended = JobPut { suspended: true, ..due_at_once("x") };
+        let JobPutReply::Created(revision) = store.put(&name("a"), suspended).await.expect("an answer") else {
+            panic!("it is new")
+        };
+        store.wish(&name("a"), revision, JobWish::Run { now: Wall::from_millis(1) }).await.expect("an answer");
+        let (jobs, _) = taken(&store, taking(1)).await;
+        let later = any_token(60);
+        taken(&store, JobTake { token: later, all: true, ..taking(1) }).await;
+        assert_eq!(redis.command(&["ZCARD", QUEUE]), Reply::Number(1), "it was interrupted");
+        let (slot, due) = (Wall::from_millis(2), Wall::from_millis(3));
+        let then = Settlement::Again { slot, due, attempt, state: None };
+        let settle = JobSettle { token: later, revision, ticket: jobs[0].1, then };
+        assert_eq!(store.settle(&name("a"), settle).await, Ok(JobSettleReply::Settled));
+        assert_eq!(redis.command(&["ZCARD", QUEUE]), Reply::Number(waits), "after attempt {attempt}");
     }
 }

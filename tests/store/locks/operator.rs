@@ -59,3 +59,15 @@ async fn who_holds_and_who_waits_hear_of_an_unlock() {
     let differs = store.unlock(unlocking("a b", token)).await.expect("an answer");
     assert!(matches!(differs, UnlockReply::Differs { holders } if holders[0].token == after));
 }
+
+#[tokio::test]
+async fn a_redis_whose_memory_is_full_can_be_unlocked() {
+    let redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    let token = granted(&store, ask("a", 1)).await.token;
+    redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let unlocked = store.unlock(unlocking("a", token)).await;
+    assert!(matches!(unlocked, Ok(UnlockReply::Unlocked { holder: Some(_) })), "{unlocked:?}");
+    redis.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    granted(&store, ask("a", 2)).await;
+}
