@@ -212,7 +212,7 @@ async fn a_job_that_takes_the_room_of_leases_is_refused_though_redis_has_room() 
     };
     const MEBIBYTE: usize = 1024 * 1024;
     redis.command(&["SETRANGE", "filler", &(128 * MEBIBYTE).to_string(), "x"]);
-    // Some is left for jobs, which a request takes more than twice while it is answered, and ten times as much for leases.
+    // Some is left for jobs, of which an answer takes more than twice the request, and far more for leases.
     let most = (used(&redis) + MEBIBYTE * 3 / 2) / 15 * 16;
     redis.command(&["CONFIG", "SET", "maxmemory", &most.to_string()]);
     store.put(&name("fits"), due_at_once(vec![b'x'; MEBIBYTE / 16])).await.expect("there is room");
