@@ -19,6 +19,7 @@ mod listening;
 mod live;
 mod locks;
 mod members;
+mod members_kept;
 mod presence;
 mod quorum;
 mod random;

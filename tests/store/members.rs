@@ -386,17 +386,22 @@ async fn run(redis: &RedisServer, members: &Members, seed: u64, seen: &mut BTree
     }
 }
 
-#[tokio::test]
-async fn random_operations_have_the_same_outcomes_on_a_member_and_on_the_reference() {
-    let redis = RedisServer::start();
-    let connect = |lists: &str| {
-        RedisMember::connect(&config(&redis.url()), lists.into(), LEASE, 7).expect("the configuration is good")
-    };
-    let members = ["a, b, c", "a, b, c|a, b, d", "a, b, d"].map(|lists| (lists, connect(lists)));
+/// This member, as replicas with each of these lists reach it.
+pub async fn connected_by<const N: usize>(url: &str, lists: [&'static str; N]) -> [(&'static str, RedisMember); N] {
+    let connect =
+        |lists: &str| RedisMember::connect(&config(url), lists.into(), LEASE, 7).expect("the configuration is good");
+    let members = lists.map(|lists| (lists, connect(lists)));
     for (_, member) in &members {
         let mut health = member.health();
         within("the member is up", health.wait_for(|health| *health == StoreHealth::Up)).await.expect("it lives");
     }
+    members
+}
+
+#[tokio::test]
+async fn random_operations_have_the_same_outcomes_on_a_member_and_on_the_reference() {
+    let redis = RedisServer::start();
+    let members = connected_by(&redis.url(), ["a, b, c", "a, b, c|a, b, d", "a, b, d"]).await;
     let mut seen = BTreeMap::new();
     for seed in 0..SEEDS {
         run(&redis, &members, seed, &mut seen).await;

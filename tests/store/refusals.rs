@@ -6,6 +6,7 @@ use baton::config::Secret;
 use baton::protocol::{Portion, PresenceRequest};
 use baton::store::redis::Severity;
 use testkit::ports::free_port;
+use testkit::profile::{Profile, Profiled};
 use testkit::proxy::Proxy;
 use testkit::redis::RedisServer;
 use testkit::resp::Reply;
@@ -161,6 +162,29 @@ async fn a_redis_that_evicts_is_used_with_a_note() {
     assert!(notes.len() == 1 && notes[0].contains("allkeys-lru") && notes[0].contains("noeviction"), "{notes:?}");
     let plain = RedisServer::start();
     assert_eq!(connected(&plain.url()).await.notes(), Vec::<String>::new());
+}
+
+/// It told the connection: whoever may grant by a script asks again.
+#[tokio::test]
+async fn a_server_that_tells_no_script_its_generation_grants_nobody() {
+    let redis = RedisServer::start();
+    for (untold_in_scripts, acks) in
+        [(&["master_replid"], 0), (&["master_replid"], 1), (&["sync_full"], 1), (&["sync_partial_ok"], 1)]
+    {
+        let proxy = Profiled::start(redis.port(), Profile { untold_in_scripts, ..Profile::NONE }).await;
+        let replication = Replication { acks, ..config(&proxy.url()).replication };
+        let store = store_with(&RedisConfig { replication, ..config(&proxy.url()) });
+        until_up(&store).await;
+        let is_named = |answer: Result<(), StoreError>| {
+            assert!(
+                matches!(&answer, Err(StoreError::Refused { reason }) if reason.contains(untold_in_scripts[0])),
+                "{answer:?}"
+            );
+        };
+        is_named(store.campaign(&role(), ask(1, 1)).await.map(drop));
+        is_named(store.renew(&role(), renewal(1, 1, Token::new(7).expect("small"))).await.map(drop));
+        assert_eq!(redis.command(&["DBSIZE"]), Reply::Number(0), "nothing is written");
+    }
 }
 
 #[tokio::test]

@@ -89,6 +89,24 @@ async fn the_acknowledgement_is_asked_for_on_the_connection_that_wrote() {
     assert!(wrote == asked && wrote.contains("127.0.0.1"), "{wrote} wrote, {asked} asked");
 }
 
+#[tokio::test]
+async fn what_somebody_else_wrote_while_a_grant_is_acknowledged_is_told_as_that() {
+    let (master, replica) = pair().await;
+    let store = store_with(&with_one_ack(&master.url(), AckMode::Wait, PATIENT));
+    until_up(&store).await;
+    free_after_the_start(&store, 1, ms(300)).await;
+    replica.pause();
+    let overwritten = async {
+        let is_written = async || master.command(&["EXISTS", "baton:{scheduler}:lease"]) == Reply::Number(1);
+        wait_until_async(BOUND, "the grant is written", is_written).await;
+        master.command(&["HSET", "baton:{scheduler}:record", "count", "x"]);
+        replica.resume();
+    };
+    let role = role();
+    let (answer, ()) = tokio::join!(store.campaign(&role, ask(2, 1)), overwritten);
+    is_garbage(answer, "baton:{scheduler}:record", "field count");
+}
+
 /// Whether the tests run with a server that knows WAITAOF; Debian's redis-server does not.
 pub fn knows_waitaof(server: &RedisServer) -> bool {
     match server.command(&["COMMAND", "INFO", "WAITAOF"]) {

@@ -107,6 +107,20 @@ async fn a_lease_that_is_gone_before_its_time_guards_the_role_as_vanished() {
     redis.command(&["DEL", RECORD_KEY]);
 }
 
+/// A TTL is counted in whole milliseconds, and may end a little before the moment that the record remembers.
+#[tokio::test]
+async fn a_lease_that_is_gone_within_the_rounding_of_its_ttl_has_not_vanished() {
+    let redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    win_after_the_start(&store, 1, ms(100)).await;
+    let version = version_of(1, win(&store, ask(1, 2)).await);
+    let known = KnownRecord { version, age: LEASE * 2, unchanged_for: LEASE / 2, remaining: Duration::ZERO };
+    redis.command(&["DEL", LEASE_KEY]);
+    redis.command(&["HSET", RECORD_KEY, "until", &(now_us(&redis) + 1_000).to_string()]);
+    let reply = campaign(&store, CampaignRequest { knowledge: Some(known), ..ask(2, 1) }).await;
+    assert!(matches!(reply, CampaignReply::LookAgain { .. }), "{reply:?}");
+}
+
 /// Nobody can have come to it elsewhere: not by renewals, nor by another server's clock.
 #[tokio::test]
 async fn a_watch_begins_with_a_count_further_on_than_a_term_gets_and_not_behind_the_clock() {

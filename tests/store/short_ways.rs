@@ -3,10 +3,9 @@
 //! follows, which shows by how often it reads. What either answers is compared in `differential` and `members`.
 
 use baton::protocol::MemberRequest;
-use baton::store::quorum::QuorumMember;
-use baton::store::redis::RedisMember;
 use testkit::redis::RedisServer;
 
+use super::members::connected_by;
 use super::renewals::win_guarded;
 use super::rules::win_after_the_start;
 use super::*;
@@ -164,11 +163,13 @@ async fn a_campaign_believes_an_end_that_is_no_further_away_than_the_longer_leas
     let until: u64 = redis.command(&["HGET", RECORD_KEY, "until"]).text().parse().expect("a moment");
     let longer = CampaignRequest { lease_duration: LEASE * 3, ..ask(2, 1) };
     let shorter = CampaignRequest { lease_duration: LEASE / 3, ..ask(2, 1) };
+    let much_longer = CampaignRequest { lease_duration: LEASE * 1000, ..ask(2, 1) };
     for (further, request, expected) in [
         (Duration::ZERO, &shorter, true),
         (LEASE, &longer, true),
         (LEASE, &ask(2, 1), false),
         (LEASE * 3, &longer, false),
+        (LEASE * 999 + LEASE / 2, &much_longer, false),
     ] {
         let moment = until + u64::try_from(further.as_micros()).expect("small");
         redis.command(&["HSET", RECORD_KEY, "until", &moment.to_string()]);
@@ -218,12 +219,7 @@ async fn a_renewal_does_not_take_for_granted_what_it_has_not_read() {
 #[tokio::test]
 async fn a_members_renewal_does_not_take_for_granted_what_it_has_not_read() {
     let redis = RedisServer::start();
-    let connect = |lists: &str| RedisMember::connect(&config(&redis.url()), lists.into(), LEASE, 7).expect("good");
-    let (member, elsewhere) = (connect("a, b, c"), connect("a, b, d"));
-    for member in [&member, &elsewhere] {
-        let mut health = member.health();
-        within("the member is up", health.wait_for(|health| *health == StoreHealth::Up)).await.expect("it lives");
-    }
+    let [(_, member), (_, elsewhere)] = connected_by(&redis.url(), ["a, b, c", "a, b, d"]).await;
     let renew = |request: &RenewRequest| MemberRequest::Renew(request.clone());
     let mut request = renewal(1, 1, Token::new(7).expect("small"));
     for _ in 0..2 {

@@ -1,5 +1,6 @@
 //! Until when a store is shut for new grants, and how that is noted.
 
+use testkit::profile::{Profile, Profiled};
 use testkit::redis::RedisServer;
 use testkit::resp::Reply;
 use testkit::{BOUND, wait_until};
@@ -35,6 +36,14 @@ async fn a_new_store_is_shut_for_a_whole_guard_from_the_start_of_its_server() {
     let AcquireReply::Guarded { remaining } = acquire(&store, guarded("a", 1)).await else { panic!("it is shut") };
     assert!(remaining + started.elapsed() >= LEASE, "{remaining:?} after {:?}", started.elapsed());
     assert!(remaining > LEASE / 2);
+}
+
+#[tokio::test]
+async fn a_store_whose_server_is_up_for_longer_is_open_where_the_sidecar_asks_for_how_long() {
+    let redis = RedisServer::start();
+    let profile = Profile { told: &[("uptime_in_seconds", "86400")], ..Profile::MUTE };
+    let proxy = Profiled::start(redis.port(), profile).await;
+    granted(&connected(&proxy.url()).await, guarded("a", 1)).await;
 }
 
 /// That the store is open is noted anew after half a day, before it would be forgotten, and not each time.

@@ -32,8 +32,10 @@ pub struct Profile {
     pub refused: &'static [&'static str],
     /// Commands that scripts may not call.
     pub refused_in_scripts: &'static [&'static str],
-    /// Fields that INFO does not tell.
+    /// Fields that INFO does not tell clients.
     pub untold: &'static [&'static str],
+    /// Fields that INFO does not tell scripts.
+    pub untold_in_scripts: &'static [&'static str],
     /// Fields that INFO tells besides, or otherwise.
     pub told: &'static [(&'static str, &'static str)],
 }
@@ -54,6 +56,7 @@ impl Profile {
         refused: &[],
         refused_in_scripts: &[],
         untold: &[],
+        untold_in_scripts: &[],
         told: &[],
     };
 
@@ -67,26 +70,32 @@ impl Profile {
     }
 
     fn changes_scripts(&self) -> bool {
-        !self.refused_in_scripts.is_empty() || mutant().is_some()
+        !self.refused_in_scripts.is_empty() || !self.untold_in_scripts.is_empty() || mutant().is_some()
     }
 
-    /// A script that has this profile's `redis`, if it names anything that is refused.
+    /// A script that has this profile's `redis`, if it names anything that is refused or told otherwise.
     fn wrapped(&self, script: &str) -> String {
         let script = &mutant().map_or_else(|| script.to_owned(), |(part, fault)| script.replacen(part, fault, 1));
         // What is called may stand in an argument. Everything else is left as it is, and costs what it costs.
         let calls = |name: &&str| script.contains(&format!("call('{name}'")) || script.contains("call(ARGV");
-        if !self.refused_in_scripts.iter().any(calls) {
+        let hides = !self.untold_in_scripts.is_empty() && calls(&"INFO");
+        if !hides && !self.refused_in_scripts.iter().any(calls) {
             return script.to_owned();
         }
-        let mut refused = String::new();
+        let (mut refused, mut hidden) = (String::new(), String::new());
         for name in self.refused_in_scripts {
             let _ = write!(refused, "{name}=true,");
         }
+        for field in self.untold_in_scripts {
+            let _ = write!(hidden, "'{field}',");
+        }
         format!(
-            "local redis=(function(r,no) local w='This Redis command is not allowed from script' return setmetatable({{\
-             call=function(c,...) if no[string.upper(c)] then error('ERR '..w) end return r.call(c,...) end,\
+            "local redis=(function(r,no,hidden) local w='This Redis command is not allowed from script' \
+             return setmetatable({{\
+             call=function(c,...) if no[string.upper(c)] then error('ERR '..w) end local a=r.call(c,...) \
+             if c=='INFO' then for _,f in ipairs(hidden) do a=string.gsub(a,f..':','') end end return a end,\
              pcall=function(c,...) if no[string.upper(c)] then return r.error_reply('ERR '..w) end \
-             return r.pcall(c,...) end}},{{__index=r}}) end)(redis,{{{refused}}})\n{script}"
+             return r.pcall(c,...) end}},{{__index=r}}) end)(redis,{{{refused}}},{{{hidden}}})\n{script}"
         )
     }
 

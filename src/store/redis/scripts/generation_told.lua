@@ -7,7 +7,7 @@ local function generation_of_server(asked)
   if asked == '3' then
     return ''
   end
-  if not replication_id or replication_id == '' then
+  if replication_id == '' then
     return nil, 'master_replid'
   end
   if asked ~= '2' then
