@@ -7,6 +7,7 @@ use testkit::redis::RedisServer;
 use testkit::resp::Reply;
 use testkit::wait_until_async;
 
+use super::refusals::{LEAST_RIGHTS, with_rights};
 use super::*;
 
 const KEY: &str = "baton:{scheduler}:presence";
@@ -70,12 +71,23 @@ async fn those_whose_time_is_over_are_removed_and_the_key_goes_with_the_last() {
 }
 
 #[tokio::test]
+async fn a_sign_stands_by_the_servers_clock_however_long() {
+    let redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    let (session, set) = ("0".repeat(31) + "9", "0".repeat(64));
+    let said = format!("{} {} {set} {set}", now_us(&redis), "9".repeat(16));
+    redis.command(&["HSET", KEY, "v", "1", &session, &said]);
+    let told = present(&store, request(1, None, SPAN)).await;
+    assert_eq!(told.iter().map(|member| member.session).collect::<Vec<_>>(), [SessionId::from_u128(9)]);
+}
+
+#[tokio::test]
 async fn a_key_that_is_not_batons_is_told_and_left_alone() {
     let redis = RedisServer::start_with(&["--enable-debug-command", "yes"]);
     let store = connected(&redis.url()).await;
     let session = "0".repeat(31) + "9";
-    let (set, short) = ("0".repeat(64), "0".repeat(63));
-    let rows: [(&[&str], &str); 8] = [
+    let (set, short, long) = ("0".repeat(64), "0".repeat(63), "1".repeat(17));
+    let rows: [(&[&str], &str); 10] = [
         (&["SET", KEY, "x"], "not a hash"),
         (&["HSET", KEY, "x", "y"], "field x"),
         (&["HSET", KEY, &session, &format!("1 1 {set} {set}")], "field v is missing"),
@@ -83,6 +95,8 @@ async fn a_key_that_is_not_batons_is_told_and_left_alone() {
         (&["HSET", KEY, "v", "1", &session, &format!("1 1 {set} {short}")], &session),
         (&["HSET", KEY, "v", "1", &session, &format!("1 -1 {set} {set}")], &session),
         (&["HSET", KEY, "v", "1", &session, &format!("1 1 {set} {set} 12")], &session),
+        (&["HSET", KEY, "v", "1", &session, &format!("{long} 1 {set} {set}")], &session),
+        (&["HSET", KEY, "v", "1", &session, &format!("1 {long} {set} {set}")], &session),
         (&["HSET", KEY, "v", "1", "me", &format!("1 1 {set} {set}")], "field me"),
     ];
     for (make, word) in rows {
@@ -97,6 +111,14 @@ async fn a_key_that_is_not_batons_is_told_and_left_alone() {
         }
         assert_eq!(redis.command(&["DEBUG", "DIGEST"]), before, "{word}");
     }
+}
+
+#[tokio::test]
+async fn a_user_that_may_not_read_is_told_so() {
+    let redis = RedisServer::start();
+    let store = with_rights(&redis, &format!("{LEAST_RIGHTS} -hgetall")).await;
+    let refused = store.presence(&role(), request(1, Some(Portion::default()), SPAN)).await;
+    assert!(matches!(&refused, Err(StoreError::Refused { reason }) if reason.contains("NOPERM")), "{refused:?}");
 }
 
 #[tokio::test]

@@ -153,6 +153,17 @@ async fn a_lease_ends_by_itself_and_its_record_stays() {
 }
 
 #[tokio::test]
+async fn a_release_of_a_lease_whose_record_is_gone_remembers_its_token() {
+    let redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    let (token, _) = win(&store, unguarded(1, 1)).await;
+    redis.command(&["DEL", RECORD_KEY]);
+    assert_eq!(release(&store, giving_back(1, 1, token)).await, ReleaseReply::Released);
+    let told = redis.command(&["HMGET", RECORD_KEY, "token", "released"]).texts();
+    assert_eq!(told, [token.to_string(), "1".to_owned()]);
+}
+
+#[tokio::test]
 async fn a_role_is_purged_unless_somebody_has_it() {
     let redis = RedisServer::start();
     let store = connected(&redis.url()).await;
