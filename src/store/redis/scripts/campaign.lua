@@ -70,8 +70,8 @@ if lease then
     -- nobody renewed.
     record.count = record.count + 1
     extend_record(record, lease_ms)
+    write_lease(session, attempt, lease.token, lease.identity, lease_ms)
     write_record(record)
-    extend_lease(lease_ms)
     publish('grant', lease.token, record.count, '0', session, lease.identity)
     return { 'granted', text(now), text(lease.token), text(record.count) }
   end

@@ -184,11 +184,6 @@ local function write_lease(session, attempt, token, identity, lease_ms, confirme
   end
 end
 
-local function extend_lease(lease_ms)
-  redis.call('HSET', lease_key, 'lease_ms', text(lease_ms))
-  redis.call('PEXPIRE', lease_key, text(lease_ms))
-end
-
 -- R5: whether the role is shut for new grants.
 local function is_guarded(record)
   return now < record.guard_until

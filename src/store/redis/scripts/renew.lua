@@ -55,13 +55,8 @@ if is_up_to_date and not is_guarded(record) then
 elseif reasserted then
   record.released, record.session, record.attempt = false, '', 0
 end
-if reasserted then
-  write_lease(session, attempt, token, identity, lease_ms)
-  write_record(record)
-else
-  write_record(record)
-  extend_lease(lease_ms)
-end
+write_lease(session, attempt, token, identity, lease_ms)
+write_record(record)
 local listeners = publish('heartbeat', token, record.count, audience, session, identity)
 return {
   'renewed', text(now), text(record.count), reasserted and '1' or '0', text(listeners),
