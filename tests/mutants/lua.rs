@@ -185,6 +185,8 @@ impl<'a> Source<'a> {
             "0" => "1".to_owned(),
             "1" => "0".to_owned(),
             _ => match number.parse::<u64>() {
+                // A double has no 2^53 + 1.
+                Ok(whole) if whole == 1 << 53 => (whole - 1).to_string(),
                 Ok(whole) => (whole + 1).to_string(),
                 Err(_) => format!("1{number}"),
             },
@@ -274,6 +276,8 @@ mod tests {
         assert_are("local a = -b", &[("no -", "local a = b")]);
         assert_are("local a = math.max(b, c)", &[("max for min", "local a = math.min(b, c)")]);
         assert_are("local max = 1000", &[("1000 for 1001", "local max = 1001")]);
+        let below = ("9007199254740992 for 9007199254740991", "local max = 9007199254740991");
+        assert_are("local max = 9007199254740992", &[below]);
         assert_are(
             "local a = not b and c ~= 0",
             &[

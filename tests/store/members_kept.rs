@@ -118,3 +118,21 @@ async fn a_lease_of_another_store_is_an_objection_where_it_can_be_read() {
         assert!(refused.contains("a replica whose store is redis"), "{change:?}: {refused}");
     }
 }
+
+#[tokio::test]
+async fn the_last_token_is_granted_and_none_after_it() {
+    let redis = RedisServer::start();
+    let [(_, member)] = connected_by(&redis.url(), ["a, b, c"]).await;
+    let floor = Token::new(Token::LIMIT - 2).expect("below 2^53");
+    let asked = async |session| {
+        let request = MemberRequest::Campaign(CampaignRequest { floor, ..unguarded(session, 1) });
+        member.ask_stamped(&role(), &request).await.map(|stamped| stamped.reply)
+    };
+    let answer = asked(1).await;
+    let Ok(MemberReply::Campaign(MemberCampaignReply::Granted { token, .. })) = answer else { panic!("{answer:?}") };
+    assert_eq!(token.get(), Token::LIMIT - 1);
+    let release = MemberRequest::Release(giving_back(1, 1, Token::NONE));
+    member.ask_stamped(&role(), &release).await.expect("an answer");
+    let refused = asked(2).await;
+    assert!(matches!(&refused, Err(StoreError::Refused { reason }) if reason.contains("2^53")), "{refused:?}");
+}

@@ -121,6 +121,19 @@ async fn a_lease_that_is_gone_within_the_rounding_of_its_ttl_has_not_vanished() 
     assert!(matches!(reply, CampaignReply::LookAgain { .. }), "{reply:?}");
 }
 
+#[tokio::test]
+async fn the_last_token_is_granted_and_none_after_it() {
+    let redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    let floor = Token::new(Token::LIMIT - 2).expect("below 2^53");
+    let (token, _) = win(&store, CampaignRequest { floor, ..unguarded(1, 1) }).await;
+    assert_eq!(token.get(), Token::LIMIT - 1);
+    release(&store, giving_back(1, 1, token)).await;
+    let refused = store.campaign(&role(), unguarded(2, 1)).await;
+    assert!(matches!(&refused, Err(StoreError::Refused { reason }) if reason.contains("2^53")), "{refused:?}");
+    assert_eq!(redis.command(&["EXISTS", LEASE_KEY]), Reply::Number(0));
+}
+
 /// Nobody can have come to it elsewhere: not by renewals, nor by another server's clock.
 #[tokio::test]
 async fn a_watch_begins_with_a_count_further_on_than_a_term_gets_and_not_behind_the_clock() {

@@ -18,6 +18,8 @@ const SESSIONS: &str = "baton:{locks}:sessions";
 const TICKET_US: u64 = 5_000_000;
 /// More than a test takes, and less than any of the spans that are told apart here.
 const MINUTE: Duration = Duration::from_secs(60);
+/// A thousandth of it is more than that.
+const DAY: Duration = Duration::from_secs(86_400);
 
 /// A request that goes the whole way: the short ones are for one lock.
 fn two(number: u128) -> AcquireRequest {
@@ -50,19 +52,19 @@ async fn a_lock_is_remembered_for_two_minutes_more_than_the_longest_lease_that_w
     let remembered = |lease: Duration| lease + 2 * MINUTE;
     for way in WAYS {
         redis.command(&["DEL", LOCK]);
-        let lease = |minutes, number| AcquireRequest { lease: minutes * MINUTE, ..way(number) };
+        let lease = |days, number| AcquireRequest { lease: days * DAY, ..way(number) };
         granted(&store, lease(10, 1)).await;
-        assert_about(left_of(&redis, LOCK), remembered(10 * MINUTE));
-        let longer = ExtendRequest { names: way(1).names, lease: Some(20 * MINUTE), ..extension("a", 1) };
+        assert_about(left_of(&redis, LOCK), remembered(10 * DAY));
+        let longer = ExtendRequest { names: way(1).names, lease: Some(20 * DAY), ..extension("a", 1) };
         assert!(is_extended(&store.extend(longer).await.expect("an answer")));
-        assert_about(left_of(&redis, LOCK), remembered(20 * MINUTE));
+        assert_about(left_of(&redis, LOCK), remembered(20 * DAY));
         release_as(&store, way(1)).await;
         granted(&store, lease(5, 2)).await;
-        assert_about(left_of(&redis, LOCK), remembered(20 * MINUTE));
+        assert_about(left_of(&redis, LOCK), remembered(20 * DAY));
         // Also by who only asks for a place in the queue.
         redis.command(&["PEXPIRE", LOCK, "30000"]);
         assert!(is_held(&store, waiting("a", 3)).await);
-        assert_about(left_of(&redis, LOCK), remembered(20 * MINUTE));
+        assert_about(left_of(&redis, LOCK), remembered(20 * DAY));
         store.cancel(cancelling("a", 3)).await.expect("an answer");
         release_as(&store, way(2)).await;
     }
@@ -73,7 +75,6 @@ async fn the_greatest_token_is_remembered_for_a_day_more_than_it_is_ahead_of_the
     let redis = RedisServer::start();
     let store = connected(&redis.url()).await;
     noted_as_open(&store, "a").await;
-    const DAY: Duration = Duration::from_secs(86_400);
     for way in WAYS {
         redis.command(&["DEL", LOCK, LOCK_B, FLOOR]);
         granted(&store, way(1)).await;
@@ -182,6 +183,18 @@ async fn an_owner_that_gave_one_of_two_holds_back_has_not_given_the_lock_back() 
     assert!(matches!(&differs, UnlockReply::Differs { holders } if holders.is_empty()), "{differs:?}");
 }
 
+#[tokio::test]
+async fn an_owner_has_no_more_holds_than_may_be() {
+    let redis = RedisServer::start();
+    let store = connected(&redis.url()).await;
+    granted(&store, ask("a", 1)).await;
+    let beside = |number| AcquireRequest { id: id(number), beside: Some(id(1)), ..ask("a", 1) };
+    for number in 2..=100 {
+        granted(&store, beside(number)).await;
+    }
+    assert!(is_held(&store, beside(1_000)).await);
+}
+
 /// Redis was told to evict, and did so with what is known of the lock, under those who wait for it.
 #[tokio::test]
 async fn who_waits_for_a_lock_that_was_evicted_agrees_with_whoever_else_does() {
@@ -251,6 +264,7 @@ async fn signs_of_life_that_have_ended_go_with_the_next_one() {
     redis.command(&["ZADD", SESSIONS, "1", &session(1).to_string()]);
     store.beat(session(2)).await.expect("an answer");
     assert_eq!(redis.command(&["ZRANGE", SESSIONS, "0", "-1"]).texts(), [session(2).to_string()]);
+    assert!(left_of(&redis, SESSIONS) <= Duration::from_micros(TICKET_US));
 }
 
 /// It was given before the clock was stepped back.

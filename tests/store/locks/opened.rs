@@ -11,7 +11,9 @@ use super::*;
 
 const STORE: &str = "baton:{locks}:store";
 const LOCK: &str = "baton:{locks}:lock:a";
-const HOUR_US: u64 = 3_600_000_000;
+const HALF_A_DAY_US: u64 = 43_200_000_000;
+/// More than a test takes, and less than a five-hundredth of that.
+const BRIEF_US: u64 = 60_000_000;
 
 fn guarded(name: &str, number: u128) -> AcquireRequest {
     AcquireRequest { guard: Some(LEASE), ..ask(name, number) }
@@ -58,24 +60,26 @@ async fn that_a_store_is_open_is_noted_twice_a_day() {
     let mut numbers = 3..;
     for way in ways {
         // The last is what an earlier version left.
-        for (hours, is_noted) in [(Some(11), false), (Some(13), true), (None, true)] {
-            let before = hours.map_or(0, |hours| now_us(&redis) - hours * HOUR_US);
-            match hours {
+        for (after, is_noted) in
+            [(Some(HALF_A_DAY_US - BRIEF_US), false), (Some(HALF_A_DAY_US + BRIEF_US), true), (None, true)]
+        {
+            let before = after.map_or(0, |after| now_us(&redis) - after);
+            match after {
                 Some(_) => redis.command(&["HSET", STORE, "kept", &before.to_string()]),
                 None => redis.command(&["HDEL", STORE, "kept"]),
             };
             redis.command(&["PEXPIRE", STORE, "60000"]);
             let request = way(numbers.next().expect("numbers do not end"));
             granted(&store, request.clone()).await;
-            assert_eq!(kept(&redis) > before, is_noted, "{hours:?}: {:?}", request.names);
+            assert_eq!(kept(&redis) > before, is_noted, "{after:?}: {:?}", request.names);
             let left = redis.command(&["PTTL", STORE]).number();
-            assert_eq!(left > 80_000_000, is_noted, "{left} ms after {hours:?} hours");
+            assert_eq!(left > 80_000_000, is_noted, "{left} ms after {after:?} µs");
             let AcquireRequest { names, id, session, .. } = request;
             store.release(LockReleaseRequest { names, id, session, seat: None }).await.expect("an answer");
         }
     }
     // By the short way, which does without most of what the other asks.
-    redis.command(&["HSET", STORE, "kept", &(now_us(&redis) - 11 * HOUR_US).to_string()]);
+    redis.command(&["HSET", STORE, "kept", &(now_us(&redis) - HALF_A_DAY_US + BRIEF_US).to_string()]);
     let asked = calls(&redis, "exists") + calls(&redis, "hgetall");
     granted(&store, one(100)).await;
     assert_eq!(calls(&redis, "exists") + calls(&redis, "hgetall"), asked + 1);
@@ -103,7 +107,7 @@ async fn a_grant_counts_only_if_the_store_is_what_it_was_when_replicas_have_ackn
     let store = store_with(&with_one_ack(&master.url(), baton::config::AckMode::Wait, PATIENT));
     until_up(&store).await;
     noted_as_open(&store, "a").await;
-    let later = (now_us(&master) + HOUR_US).to_string();
+    let later = (now_us(&master) + HALF_A_DAY_US).to_string();
     let events: [&[&str]; 4] = [
         &["HSET", STORE, "guard_until", &later],
         &["HSET", STORE, "guard_until", "x"],

@@ -1,7 +1,9 @@
 //! Locks where servers fail over: what is held stays held, what waits is woken.
 
+use baton::store::StoreError;
 use testkit::cluster::Cluster;
 use testkit::profile::{Profile, Profiled};
+use testkit::resp::Reply;
 use testkit::sentinel::SentinelSet;
 use testkit::{wait_until, wait_until_async};
 
@@ -140,4 +142,15 @@ async fn a_server_that_tells_nothing_of_itself_grants_locks_where_nobody_asks() 
     .await;
     assert!(is_held(&store, AcquireRequest { guard: request.guard, ..ask("a", 2) }).await);
     release(&store, "a", 1).await;
+}
+
+/// It told the connection: a script that may grant something asks again.
+#[tokio::test]
+async fn a_server_that_tells_no_script_its_generation_grants_no_lock() {
+    let redis = RedisServer::start();
+    let profile = Profile { untold_in_scripts: &["master_replid"], ..Profile::NONE };
+    let proxy = Profiled::start(redis.port(), profile).await;
+    let refused = connected(&proxy.url()).await.acquire(ask_guarded("a", 1)).await;
+    assert!(matches!(&refused, Err(StoreError::Refused { reason }) if reason.contains("master_replid")), "{refused:?}");
+    assert_eq!(redis.command(&["DBSIZE"]), Reply::Number(0));
 }

@@ -41,7 +41,7 @@ local WRITERS = { ['1'] = 'redis', q1 = 'quorum' }
 local function read(key, fields)
   local values = redis.pcall('HMGET', key, 'v', unpack(fields))
   if values.err then
-    if string.find(values.err, 'WRONGTYPE', 1, true) then
+    if string.find(values.err, 'WRONGTYPE') then
       return nil, garbage(key, 'it is not a hash')
     end
     -- The user may not read it, say: that is told as it is.

@@ -12,7 +12,7 @@
 local function field_of(section, name)
   local info = redis.call('INFO', section)
   -- Found as plain text first: a pattern would be tried at each of some thousand places.
-  local _, at = string.find(info, name .. ':', 1, true)
+  local _, at = string.find(info, name .. ':')
   return at and string.match(info, '^%w+', at + 1)
 end
 

@@ -34,7 +34,7 @@ end
 local function load()
   local values = redis.pcall('HMGET', ledger_key, 'v', 'role', 'fence', 'revision', 'body')
   if values.err then
-    if string.find(values.err, 'WRONGTYPE', 1, true) then
+    if string.find(values.err, 'WRONGTYPE') then
       return nil, garbage('it is not a hash')
     end
     -- The user may not read it, say: that is told as it is.

@@ -11,7 +11,7 @@ end
 
 -- The reply to an error of reading a key. That the user may not read it, say, is told as it is.
 local function unreadable(key, failed, kind)
-  if string.find(failed.err, 'WRONGTYPE', 1, true) then
+  if string.find(failed.err, 'WRONGTYPE') then
     return garbage(key, 'it is not a ' .. kind)
   end
   return failed
@@ -61,9 +61,7 @@ local function parse_cell(cell, hash)
       end
     end
   end
-  if cell.holds[2] then
-    table.sort(cell.holds, by_token)
-  end
+  table.sort(cell.holds, by_token)
 end
 
 -- One name, and whether anybody may wait for it; nil and a reply when a key of it is not what we wrote.

@@ -21,7 +21,7 @@ end
 
 local stored = redis.pcall('HGETALL', key)
 if stored.err then
-  if string.find(stored.err, 'WRONGTYPE', 1, true) then
+  if string.find(stored.err, 'WRONGTYPE') then
     return garbage('it is not a hash')
   end
   return stored

@@ -45,7 +45,7 @@ end
 local function read(key, numbers, fields)
   local values = redis.pcall('HMGET', key, 'v', unpack(fields))
   if values.err then
-    if string.find(values.err, 'WRONGTYPE', 1, true) then
+    if string.find(values.err, 'WRONGTYPE') then
       return nil, garbage(key, 'it is not a hash')
     end
     -- The user may not read it, say: that is told as it is.
