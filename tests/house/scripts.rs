@@ -20,7 +20,7 @@ const ONLY_IN_SCRIPTS: &[(&str, &[&str])] = &[
         "keys are read",
         &["field_of", "generation_of_server", "uptime_of_server", "new_record", "read_record", "record_alone"],
     ),
-    ("keys are written", &["drop", "extend_lease", "hold_text", "save", "touch", "write_lease", "write_record"]),
+    ("keys are written", &["drop", "hold_text", "save", "touch", "write_lease", "write_record"]),
     ("keys are written", &["save_cut", "write_floor"]),
     ("keys are written", &["ends_later", "give_back", "give_sign_of_life", "order_of", "ticket_after", "write_store"]),
     ("replies are lists of texts", &["answer", "held", "hold_of", "line_up", "shut_to", "tell", "with_ledger"]),
