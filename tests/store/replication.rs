@@ -16,6 +16,13 @@ pub fn with_one_ack(url: &str, mode: AckMode, timeout: Duration) -> RedisConfig 
 /// More than a replica on a busy machine needs.
 pub const PATIENT: Duration = Duration::from_secs(5);
 
+/// A store that waits for one replica, patiently.
+pub async fn acknowledging(url: &str) -> RedisStore {
+    let store = store_with(&with_one_ack(url, AckMode::Wait, PATIENT));
+    until_up(&store).await;
+    store
+}
+
 pub fn online(server: &RedisServer) -> usize {
     server.command(&["INFO", "replication"]).text().matches("state=online").count()
 }
@@ -30,8 +37,7 @@ pub async fn pair() -> (RedisServer, RedisServer) {
 #[tokio::test]
 async fn a_grant_and_a_renewal_count_once_the_replica_has_them() {
     let (master, replica) = pair().await;
-    let store = store_with(&with_one_ack(&master.url(), AckMode::Wait, PATIENT));
-    until_up(&store).await;
+    let store = acknowledging(&master.url()).await;
     let (token, _) = win(&store, unguarded(1, 1)).await;
     assert_eq!(replica.command(&["HGET", "baton:{scheduler}:lease", "token"]).text(), token.to_string());
     assert!(matches!(renew(&store, renewal(1, 1, token)).await, RenewReply::Renewed { .. }));
@@ -50,8 +56,7 @@ async fn without_the_replica_nothing_counts_although_the_lease_may_be_there() {
     );
     let held = master.command(&["HGET", "baton:{scheduler}:lease", "token"]).text();
     replica.resume();
-    let store = store_with(&with_one_ack(&master.url(), AckMode::Wait, PATIENT));
-    until_up(&store).await;
+    let store = acknowledging(&master.url()).await;
     let (token, _) = win(&store, unguarded(1, 1)).await;
     assert_eq!(token.to_string(), held, "the same attempt finds the lease it did not know of");
 }
@@ -61,8 +66,7 @@ async fn a_refusal_and_a_lost_term_need_no_replica() {
     let (master, replica) = pair().await;
     let plain = connected(&master.url()).await;
     let (token, _) = win(&plain, unguarded(1, 1)).await;
-    let store = store_with(&with_one_ack(&master.url(), AckMode::Wait, PATIENT));
-    until_up(&store).await;
+    let store = acknowledging(&master.url()).await;
     replica.pause();
     assert!(matches!(campaign(&store, ask(2, 1)).await, CampaignReply::Held { .. }));
     assert!(matches!(renew(&store, renewal(2, 1, token)).await, RenewReply::Lost { .. }));
@@ -72,8 +76,7 @@ async fn a_refusal_and_a_lost_term_need_no_replica() {
 #[tokio::test]
 async fn the_acknowledgement_is_asked_for_on_the_connection_that_wrote() {
     let (master, _replica) = pair().await;
-    let store = store_with(&with_one_ack(&master.url(), AckMode::Wait, PATIENT));
-    until_up(&store).await;
+    let store = acknowledging(&master.url()).await;
     let (token, _) = win(&store, unguarded(1, 1)).await;
     let mut monitor = master.connect().expect("it answers");
     monitor.command(&["MONITOR"]).expect("it monitors");
@@ -92,8 +95,7 @@ async fn the_acknowledgement_is_asked_for_on_the_connection_that_wrote() {
 #[tokio::test]
 async fn what_somebody_else_wrote_while_a_grant_is_acknowledged_is_told_as_that() {
     let (master, replica) = pair().await;
-    let store = store_with(&with_one_ack(&master.url(), AckMode::Wait, PATIENT));
-    until_up(&store).await;
+    let store = acknowledging(&master.url()).await;
     free_after_the_start(&store, 1, ms(300)).await;
     replica.pause();
     let overwritten = async {
@@ -181,8 +183,7 @@ async fn more_acknowledgements_than_replicas_are_told_at_the_connect_and_in_ever
         "{refused:?}"
     );
     // Nothing of that is said where it is enough.
-    let store = store_with(&with_one_ack(&master.url(), AckMode::Wait, PATIENT));
-    until_up(&store).await;
+    let store = acknowledging(&master.url()).await;
     assert_eq!(store.notes(), Vec::<String>::new());
 }
 
@@ -195,8 +196,7 @@ async fn a_replica_that_changes_sides_opens_the_role_to_its_new_master_only_afte
     let waverer = RedisServer::start_with(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
     let online = |server: &RedisServer| server.command(&["INFO", "replication"]).text().matches("state=online").count();
     wait_until(BOUND, "both replicas are connected", || online(&master) == 2).await;
-    let old = store_with(&with_one_ack(&master.url(), AckMode::Wait, PATIENT));
-    until_up(&old).await;
+    let old = acknowledging(&master.url()).await;
     let (token, count) = win(&old, CampaignRequest { lease_duration: lease, ..unguarded(1, 1) }).await;
     let renews = || renew(&old, RenewRequest { lease_duration: lease, ..renewal(1, 1, token) });
     assert!(matches!(renews().await, RenewReply::Renewed { .. }));
@@ -256,8 +256,7 @@ fn synchronised(server: &RedisServer) -> (u64, u64) {
 async fn a_replica_that_crashed_and_goes_on_from_its_disk_shuts_the_role_for_a_lease() {
     let lease = ms(1_000);
     let (master, mut replica) = pair().await;
-    let store = store_with(&with_one_ack(&master.url(), AckMode::Wait, PATIENT));
-    until_up(&store).await;
+    let store = acknowledging(&master.url()).await;
     free_after_the_start(&store, 1, lease).await;
     let before = synchronised(&master);
     replica.kill();
@@ -280,8 +279,7 @@ async fn a_replica_that_comes_back_opens_the_role_to_its_old_master_only_after_a
     let (master, waverer) = pair().await;
     let heir = RedisServer::start_with(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
     wait_until(BOUND, "both replicas are connected", || online(&master) == 2).await;
-    let old = store_with(&with_one_ack(&master.url(), AckMode::Wait, PATIENT));
-    until_up(&old).await;
+    let old = acknowledging(&master.url()).await;
     let (earlier, count) = free_after_the_start(&old, 1, lease).await;
     let lease_of = |server: &RedisServer| server.command(&["EXISTS", "baton:{scheduler}:lease"]);
     wait_until(BOUND, "the release is replicated", || lease_of(&heir) == Reply::Number(0)).await;
@@ -289,8 +287,7 @@ async fn a_replica_that_comes_back_opens_the_role_to_its_old_master_only_after_a
     heir.command(&["REPLICAOF", "NO", "ONE"]);
     waverer.command(&["REPLICAOF", "127.0.0.1", &heir.port().to_string()]);
     wait_until(BOUND, "the other master has the replica", || online(&heir) == 1).await;
-    let other = store_with(&with_one_ack(&heir.url(), AckMode::Wait, PATIENT));
-    until_up(&other).await;
+    let other = acknowledging(&heir.url()).await;
     let (token, _) = win_after_the_start(&other, 2, lease).await;
     let before = synchronised(&master);
     let renewed_at = std::time::Instant::now();
@@ -326,8 +323,7 @@ async fn a_replica_that_comes_back_opens_the_role_to_its_old_master_only_after_a
 #[tokio::test]
 async fn a_grant_that_a_replica_acknowledges_which_came_only_then_does_not_count() {
     let (master, replica) = pair().await;
-    let store = Arc::new(store_with(&with_one_ack(&master.url(), AckMode::Wait, PATIENT)));
-    until_up(&store).await;
+    let store = Arc::new(acknowledging(&master.url()).await);
     win_after_the_start(&store, 1, ms(300)).await;
     let (token, _) = win(&store, ask(1, 2)).await;
     assert_eq!(release(&store, giving_back(1, 2, token)).await, ReleaseReply::Released);
@@ -353,8 +349,7 @@ async fn a_grant_that_a_replica_acknowledges_which_came_only_then_does_not_count
 async fn after_a_replica_has_come_back_the_incumbents_release_opens_the_role_as_before() {
     let lease = ms(600);
     let (master, replica) = pair().await;
-    let store = store_with(&with_one_ack(&master.url(), AckMode::Wait, PATIENT));
-    until_up(&store).await;
+    let store = acknowledging(&master.url()).await;
     let (token, _) = win_after_the_start(&store, 1, lease).await;
     let before = synchronised(&master);
     master.command(&["CLIENT", "KILL", "TYPE", "replica"]);

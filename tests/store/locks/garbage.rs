@@ -18,6 +18,13 @@ fn server() -> RedisServer {
     RedisServer::start_with(&["--enable-debug-command", "yes"])
 }
 
+/// This request tells of it, and leaves the database as it is.
+async fn refuses(redis: &RedisServer, store: &RedisStore, request: AcquireRequest, key: &str, word: &str) {
+    let before = redis.command(&["DEBUG", "DIGEST"]);
+    is_garbage(store.acquire(request).await, key, word);
+    assert_eq!(redis.command(&["DEBUG", "DIGEST"]), before, "{key} {word}");
+}
+
 /// Every request that reads the key tells of it, and leaves the database as it is.
 async fn all_refuse(redis: &RedisServer, store: &RedisStore, key: &str, word: &str) {
     let before = redis.command(&["DEBUG", "DIGEST"]);
@@ -125,9 +132,7 @@ async fn odd_fields_of_the_store_are_refused_and_left_alone() {
         noted_as_open(&store, "a").await;
         redis.command(spoil);
         all_refuse(&redis, &store, STORE, "fields").await;
-        let before = redis.command(&["DEBUG", "DIGEST"]);
-        is_garbage(store.acquire(ask_guarded("a", 3)).await, STORE, "fields");
-        assert_eq!(redis.command(&["DEBUG", "DIGEST"]), before, "{spoil:?}");
+        refuses(&redis, &store, ask_guarded("a", 3), STORE, "fields").await;
     }
 }
 
@@ -164,9 +169,7 @@ async fn a_queue_that_holds_no_tickets_is_refused_and_costs_a_release_only_the_w
         for (order, ticket) in &odd {
             redis.command(&["DEL", QUEUE, FAIR]);
             redis.command(&["ZADD", key, order, ticket]);
-            let before = redis.command(&["DEBUG", "DIGEST"]);
-            is_garbage(store.acquire(ask("a", 2)).await, key, "not a ticket");
-            assert_eq!(redis.command(&["DEBUG", "DIGEST"]), before, "{ticket} at {order}");
+            refuses(&redis, &store, ask("a", 2), key, "not a ticket").await;
         }
     }
 }

@@ -5,7 +5,7 @@ use testkit::redis::RedisServer;
 use testkit::resp::Reply;
 use testkit::{BOUND, wait_until};
 
-use super::super::replication::{PATIENT, pair, with_one_ack};
+use super::super::replication::{acknowledging, pair};
 use super::super::{calls, connected, is_garbage, now_us};
 use super::*;
 
@@ -89,8 +89,7 @@ async fn that_a_store_is_open_is_noted_twice_a_day() {
 #[tokio::test]
 async fn a_replica_that_came_shuts_an_open_store_for_who_wants_acknowledgements() {
     let (master, _replica) = pair().await;
-    let store = store_with(&with_one_ack(&master.url(), baton::config::AckMode::Wait, PATIENT));
-    until_up(&store).await;
+    let store = acknowledging(&master.url()).await;
     noted_as_open(&store, "a").await;
     let generation = master.command(&["HGET", STORE, "generation"]).text();
     let (id, synchronised) = generation.split_once('/').expect("with how many synchronisations");
@@ -104,8 +103,7 @@ async fn a_replica_that_came_shuts_an_open_store_for_who_wants_acknowledgements(
 #[tokio::test]
 async fn a_grant_counts_only_if_the_store_is_what_it_was_when_replicas_have_acknowledged_it() {
     let (master, replica) = pair().await;
-    let store = store_with(&with_one_ack(&master.url(), baton::config::AckMode::Wait, PATIENT));
-    until_up(&store).await;
+    let store = acknowledging(&master.url()).await;
     noted_as_open(&store, "a").await;
     let later = (now_us(&master) + HALF_A_DAY_US).to_string();
     let events: [&[&str]; 4] = [

@@ -11,7 +11,7 @@
 -- Nil and the name of the field, where this server does not tell.
 local function field_of(section, name)
   local info = redis.call('INFO', section)
-  -- Found as plain text first: a pattern would be tried at each of some thousand places.
+  -- Found as plain text first, which a name is: a pattern would be tried at each of some thousand places.
   local _, at = string.find(info, name .. ':')
   return at and string.match(info, '^%w+', at + 1)
 end
