@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,29 +46,23 @@ func TestALockKeepsOthersOutUntilItsWorkHasReturned(t *testing.T) {
 
 func TestALockIsWaitedFor(t *testing.T) {
 	dev := start(t)
-	has, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		err := dev.client(0).Locked(t.Context(), "a", baton.LockOptions{}, func(context.Context, *baton.Lock) error {
-			close(has)
-			<-done
-			return nil
-		})
-		if err != nil {
-			t.Error(err)
-		}
-	}()
-	<-has
-	time.AfterFunc(300*time.Millisecond, func() { close(done) })
-	options := baton.LockOptions{Wait: devtest.Patience}
-	err := dev.client(1).Locked(t.Context(), "a", options, func(context.Context, *baton.Lock) error {
-		select {
-		case <-done:
-			return nil
-		default:
-			return errors.New("both have it")
-		}
+	var isReturning atomic.Bool
+	waited := make(chan error, 1)
+	err := dev.client(0).Locked(t.Context(), "a", baton.LockOptions{}, func(context.Context, *baton.Lock) error {
+		go func() {
+			options := baton.LockOptions{Wait: devtest.Patience}
+			waited <- dev.client(1).Locked(t.Context(), "a", options, func(context.Context, *baton.Lock) error {
+				if !isReturning.Load() {
+					return errors.New("both have it")
+				}
+				return nil
+			})
+		}()
+		devtest.Until(t, "one waits", func() bool { return dev.Waits(1) })
+		isReturning.Store(true)
+		return nil
 	})
-	if err != nil {
+	if err := errors.Join(err, <-waited); err != nil {
 		t.Error(err)
 	}
 }

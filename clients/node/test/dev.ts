@@ -74,6 +74,12 @@ export class Dev {
     await this.call(replica, "POST", "/leader/scheduler/resign", { cooldown });
   }
 
+  /** Whether somebody waits for a lock at this replica. */
+  async waits(replica: number): Promise<boolean> {
+    const { locks } = await this.call(replica, "GET", "/locks");
+    return (locks as { waiting_here: number }[]).some((lock) => lock.waiting_here > 0);
+  }
+
   async end(): Promise<void> {
     const exits = once(this.#process, "exit");
     this.#process.kill("SIGKILL");

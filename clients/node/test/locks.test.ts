@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { afterEach, beforeEach, describe, it } from "node:test";
 
 import { Baton, LockHeld, Lost, Unreachable } from "../src/index.js";
-import { Dev } from "./dev.js";
+import { Dev, until } from "./dev.js";
 
 describe("locks", () => {
   let dev: Dev;
@@ -32,13 +32,14 @@ describe("locks", () => {
   it("is waited for", async () => {
     const [one, other] = batons();
     const lock = await one.lock("a");
-    let isReleased = false;
-    setTimeout(() => {
-      isReleased = true;
-      void lock.release();
-    }, 300);
-    await using next = await other.lock("a", { wait: Number.POSITIVE_INFINITY });
-    assert.ok(isReleased && next.left() > 0);
+    const order: string[] = [];
+    const locked = other.lock("a", { wait: Number.POSITIVE_INFINITY }).finally(() => order.push("locked"));
+    await until("one waits", () => dev.waits(1));
+    order.push("released");
+    await lock.release();
+    await using next = await locked;
+    assert.ok(next.left() > 0);
+    assert.deepEqual(order, ["released", "locked"]);
   });
 
   it("is lost when an operator takes it away", async () => {

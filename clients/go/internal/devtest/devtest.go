@@ -163,6 +163,22 @@ func (d *Dev) Resign(replica int, cooldown string) {
 	}
 }
 
+// Waits tells whether somebody waits for a lock at this replica.
+func (d *Dev) Waits(replica int) bool {
+	var told struct {
+		Locks []struct {
+			Waiting int `json:"waiting_here"`
+		}
+	}
+	d.Call(replica, http.MethodGet, "/locks", nil, &told)
+	for _, lock := range told.Locks {
+		if lock.Waiting > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Kill kills a sidecar, not its app.
 func (d *Dev) Kill(replica int) {
 	d.Test.Helper()
