@@ -154,6 +154,9 @@ pub(super) fn explain(error: &Error, endpoint: &str, waited: Duration) -> Comman
 
 /// What the server at `endpoint` itself answered; none when these are not its words.
 fn explain_reply(details: &str, endpoint: &str) -> Option<CommandFailure> {
+    if let Some(refused) = refused_in_script(details) {
+        return explain_reply(refused, endpoint).or_else(|| Some(explain_err(refused)));
+    }
     let code = details.split_whitespace().next().unwrap_or_default();
     let known = REPLIES.iter().find(|(word, ..)| *word == code);
     if let Some((_, says, reconnect)) = known {
@@ -170,6 +173,12 @@ fn explain_reply(details: &str, endpoint: &str) -> Option<CommandFailure> {
         "ERR" => Some(explain_err(details)),
         _ => None,
     }
+}
+
+/// Up to Redis 6.2, what a script hands on of a command that was refused it begins with the script's line.
+fn refused_in_script(details: &str) -> Option<&str> {
+    let (_, refused) = details.strip_prefix("@user_script: ")?.split_once(": ")?;
+    Some(refused.trim_start_matches('-'))
 }
 
 /// The node that `ASK <slot> <host>:<port>` names. Without a host (`cluster-preferred-endpoint-type unknown-endpoint`)
@@ -346,6 +355,8 @@ mod tests {
                 "channels",
             ),
             ("ERR The user executing the script can't run this command or subcommand script: 8d", "scripts need"),
+            ("@user_script: 18: The user executing the script can't run this command or subcommand", "scripts need"),
+            ("@user_script: 18: -OOM command not allowed when used memory > 'maxmemory'.", "maxmemory"),
             ("ERR Error running script (call to f_0a): @user_script:1: -OOM command not allowed when", "maxmemory"),
         ] {
             assert!(reason(reply).contains(help), "{reply}: {}", reason(reply));
