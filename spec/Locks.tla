@@ -1,8 +1,8 @@
 -------------------------------- MODULE Locks --------------------------------
 (* One lock, or semaphore, of one name on one Redis: who may act on it, under which tokens, and what a fault can do to
    that.  The rules have the numbers of docs/guarantees.md; what they are for locks is in its section "Locks" and in
-   docs/locks.md.  The code that this is about: protocol/reference/locks.rs and lock_cell.rs (the store's side),
-   protocol/locks/turn.rs, and the driver's locks/acquire.rs, held.rs, turns.rs, extend.rs, release.rs.
+   docs/locks.md.  The code that this is about: src/protocol/reference/locks.rs and lock_cell.rs (the store's side),
+   src/protocol/locks/turn.rs, and the driver's src/locks/acquire.rs, held.rs, turns.rs, extend.rs, release.rs.
 
    THE WORLD.  Two sidecars, "s" and "t"; each client asks through one of them (those in Theirs through "t").  A request
    has an id, <<client, number>>; what it is granted, its *hold*, has the same id, a token and a lease of its own.
@@ -47,21 +47,25 @@
    lagged takes over); "flush" FLUSHALL; "clock" stepped back by more than all leases; "forgotten" the record of a name
    that nobody uses; "again" a release is sent again by who has given the lock on in its turn.
 
-   THE PROMISES.  P1 no more than `Permits` holders act at once.  P2 tokens rise from holder to holder.  P3 no token is
-   granted twice, blocks included.  P4 a promised lock is lost only to who came since.  F nobody overtakes a fair
-   request, by a grant, or by a turn that began when there had been one.  N nothing is granted to who has left.
+   THE PROMISES.  AtMost: no more than `Permits` holders act at once (P1 of a lock).  TokensRise from holder to holder
+   (P2).  NoTokenTwice: none is granted again, blocks included.  NotLost: a promised lock is lost only to who came
+   since. NotOvertaken: a fair request by nobody, by a grant, or by a turn that began when there had been
+   one.  NotToTheGone: nothing is granted to who has left.
 
-   With all rules on "flush" breaks P1: *empty* shuts a store only as long as its server is younger than the guard, so a
-   server that has run for longer and is flushed is open at once.  "lapsed" is no rule of the driver, whose extension
-   counts from its own sending; "connection" closes the same hole, as far as what is sent is lost with its connection.
-   Two faults at once may cost P2 and P3: of lost data and a clock that is stepped back only a sidecar's floor is left,
-   which does not know of what others were granted.
+   With all rules on "flush" breaks AtMost: *empty* shuts a store only as long as its server is younger than the guard,
+   so a server that has run for longer and is flushed is open at once.  "lapsed" is no rule of the driver, whose
+   extension counts from its own sending; "connection" closes the same hole, as far as what is sent is lost with its
+   connection. Two faults at once may cost TokensRise and NoTokenTwice: of lost data and a clock that is stepped back
+   only a sidecar's floor is left, which does not know of what others were granted.
 
    LEFT OUT, for it touches no promise here: tickets of plain requests and wakes (when somebody asks again is free
-   here, so all orders are covered); the 50 ms and 32 requests of a turn (a turn ends at any time, and lasts for as long
-   as its block); how a release puts a lock back first.  And several names, `atLeast`, an operator's unlock, R6.
-   The store's clock is never stepped forwards, nothing is evicted: not promised for locks.  P2 is looked at for one
-   permit only: two holders of a semaphore may hear of their grants in any order. *)
+   here, so all orders are covered); the 50 ms and 32 requests of a turn (a turn ends at any time, and lasts for as
+   long as its block); how a release puts a lock back first.  And several names, `atLeast`, an operator's unlock,
+   `appCheck`, R6; how soon the next one is told of a lock whose sidecar has died; that a semaphore remembers eight
+   releases (here it remembers those that anybody may still name).  The store's clock is never stepped forwards,
+   nothing is evicted: not promised for locks.  Two promises are looked at for one permit only: TokensRise, for two
+   holders of a semaphore may hear of their grants in any order, and NotLost, for a permit is lost where the store
+   cannot tell it from an older one. *)
 EXTENDS Naturals, FiniteSets, TLC
 
 CONSTANTS
@@ -314,8 +318,8 @@ PassOn(c, o) ==
                                          !.acts = IF over THEN cl[c].acts ELSE Lease, !.passes = TRUE,
                                          !.knew = cl[c].knew]]
            /\ top' = Max(top, token)
-           /\ broken' = broken \cup (IF token <= top THEN {"P2"} ELSE {})
-                               \cup (IF cl[c].knew /\ db.queued # {} THEN {"F"} ELSE {})
+           /\ broken' = broken \cup (IF token <= top THEN {"TokensRise"} ELSE {})
+                               \cup (IF cl[c].knew /\ db.queued # {} THEN {"NotOvertaken"} ELSE {})
     /\ UNCHANGED <<db, saved, srv, side, ghosts, net, given, faults>>
 
 \* It has stopped, and gives the lock back to the store; again, where there was no answer; or not (Rest).
@@ -388,10 +392,10 @@ Execute(m) ==
                                             knew |-> step.new /\ db.fair /\ step.tokens > 1]]}
                       ELSE {})
            /\ broken' = broken
-                \cup (IF step.new /\ step.token <= given THEN {"P3"} ELSE {})
-                \cup (IF step.new /\ Cardinality(before) >= Free(db) THEN {"F"} ELSE {})
-                \cup (IF step.new /\ left THEN {"N"} ELSE {})
-                \cup (IF step.is = "lost" /\ promised THEN {"P4"} ELSE {})
+                \cup (IF step.new /\ step.token <= given THEN {"NoTokenTwice"} ELSE {})
+                \cup (IF step.new /\ Cardinality(before) >= Free(db) THEN {"NotOvertaken"} ELSE {})
+                \cup (IF step.new /\ left THEN {"NotToTheGone"} ELSE {})
+                \cup (IF step.is = "lost" /\ promised THEN {"NotLost"} ELSE {})
     /\ UNCHANGED <<saved, srv, cl, side, ghosts, top, faults>>
 
 Lose(m) ==
@@ -399,7 +403,7 @@ Lose(m) ==
     /\ net' = net \ {m}
     /\ UNCHANGED <<db, saved, srv, cl, side, ghosts, given, top, faults, broken>>
 
-Haunts(c) == IF Acting(c) THEN {[token |-> cl[c].token, left |-> cl[c].acts]} ELSE {}
+Haunts(c) == IF Acting(c) THEN {[own |-> Owner(c), token |-> cl[c].token, left |-> cl[c].acts]} ELSE {}
 
 Answered(m) ==
     /\ m.st = "done"
@@ -418,7 +422,7 @@ Answered(m) ==
                                     !.last = last, !.acts = acts, !.seat = IF r.tokens > 1 THEN m.id ELSE None,
                                     !.passes = r.tokens > 1, !.knew = r.knew]]
                         /\ top' = Max(top, r.token)
-                        /\ IF Permits = 1 /\ r.token <= top /\ ~mates THEN Fail("P2") ELSE UNCHANGED broken
+                        /\ IF Permits = 1 /\ r.token <= top /\ ~mates THEN Fail("TokensRise") ELSE UNCHANGED broken
                         /\ net' = net \ {m}
                    ELSE \* Its time was over before it came: nobody is told of it.
                         /\ cl' = [cl EXCEPT ![c] = Rests(c)]
@@ -432,7 +436,7 @@ Answered(m) ==
                 /\ cl' = [cl EXCEPT ![c].waits = FALSE, ![c].acts = Max(@, acts), ![c].seat = None]
                 /\ net' = net \ {m}
                 \* A promise that was over begins anew.
-                /\ IF Permits = 1 /\ cl[c].acts = 0 /\ acts > 0 /\ cl[c].token < top THEN Fail("P2")
+                /\ IF Permits = 1 /\ cl[c].acts = 0 /\ acts > 0 /\ cl[c].token < top THEN Fail("TokensRise")
                    ELSE UNCHANGED broken
                 /\ UNCHANGED <<side, ghosts, top>>
              [] m.op = "extend" /\ r.is # "extended" ->
@@ -530,10 +534,13 @@ Spec == Init /\ [][Next]_vars
 Within == TLCGet("level") <= Steps
 
 -----------------------------------------------------------------------------
-P1 == Cardinality({cl[c].token : c \in {c \in Clients : Acting(c)}} \cup {g.token : g \in ghosts}) <= Permits
-P2 == "P2" \notin broken
-P3 == "P3" \notin broken
-P4 == "P4" \notin broken
-F == "F" \notin broken
-N == "N" \notin broken
+\* One owner's holds under one token are one: it took the lock again.
+Holders == {<<Owner(c), cl[c].token>> : c \in {c \in Clients : Acting(c)}} \cup {<<g.own, g.token>> : g \in ghosts}
+
+AtMost == Cardinality(Holders) <= Permits
+TokensRise == "TokensRise" \notin broken
+NoTokenTwice == "NoTokenTwice" \notin broken
+NotLost == "NotLost" \notin broken
+NotOvertaken == "NotOvertaken" \notin broken
+NotToTheGone == "NotToTheGone" \notin broken
 =============================================================================

@@ -6,43 +6,50 @@
    for a whole lease. A majority that was raised makes a leader. Whatever came to nothing is released everywhere.
 
    Each rule is a switch (see Off):
-     R2 sent        a deadline is counted from the sending of the raise, or of the renewal       Counted
-     R3 floor       a campaign carries the greatest token its replica has seen                   Campaign, Floor
+     R2 sent        a deadline is counted from the sending of the raise, or of the renewal       Raised, Renewed
+     R3 floor       a campaign carries the greatest token its replica has seen                   Campaign, Raised
      R3 clock       a member whose clock is ahead of all tokens grants above them (see Ahead)    NextToken
-     R3 greatest    the term's token is the greatest that was granted                            TokenOf
+     R3 greatest    the term's token is the greatest that was granted                            Voted
      R3 reported    it is one above whatever any member reported, if that is greater             TokenOf
      R3 smaller     a member is raised to no smaller token than it has granted                  Raise
      confirm        the raise. Without it a grant is a whole lease and counts at once (Redlock)  Campaign, Decide
      majority       a majority must have been raised, not one                                    Raised
      objection      a live, confirmed lease of another, on any member, is a veto                 Decide
-     last           ... and so is a grant, if only one granter knows of the newest term          Decide
+     last           ... and so is a grant, if only one granter knows of the newest term          Voted, Decide
      R4 reassert    a renewal puts the lease back where it is lost                               Renew
-     R5 generation  a member that restarted with its data grants nobody new for a lease          Prepared
+     R5 generation  a member that restarted with its data grants nobody new for a lease          Restart, Prepared
      R5 empty       the same without data                                                        Prepared
      R5 until       the same when the lease is gone before the end that the record remembers     Campaign
      R7 own         a release takes back exactly the lease and the term that were given up       Release
      R7 promises    it is not sent before the promises given out have run out                    GiveBack
-     joint          a list of the members is changed over both: a majority of each               Lists, Roll
+     joint          a list of the members is changed over both: a majority of each               Roll, Lists
      led            ... and the old list goes only when somebody leads by both                   Roll
      list           a member objects to a list that has nothing in common with the one before    Campaign
 
    Time is in ticks. Every timer is a countdown; so there is no horizon. Clocks that are 1 % apart: a deadline lasts a
-   whole lease from its sending (the margin is taken to be eaten up), and so does a member's lease from its execution. A
-   third of a lease is one tick.
+   whole lease from its sending (the margin is taken to be eaten up), and so does a member's lease from its execution.
+   A third of a lease is one tick: the models have leases of three. (What breaks without a rule is shown with less.)
+
+   Built in, without a switch: what a majority knows to be given back is over, whoever objects (Decide); what came to
+   nothing is taken back (TakeBack); a majority's renewal counts (Renewed); no answer is neither yes nor no (Miss, R2);
+   a term past its deadline is over (Aged, R2); a campaign that is repeated has the same grant (Campaign, R1). There is
+   no R6, for members have no replicas that count, and of R5 neither regression nor standing still: a member that has
+   missed a term is as usual.
 
    A request is executed by its member and answered in one step, at any time after it was sent: what a late answer could
    do, a late decision does. It may be lost, or its answer (a fault, but free where the member does not answer at all),
    or be executed long after anybody waits (a fault): then it is in net. A replica that starts anew, with another list,
    or because it was killed, is a new session; the promises it has given out stand to their end.
 
-   Left out, and why: what is heard (R8: it only postpones campaigns, and may tell of a release: a campaign carries
-   one or does not, see Ask); who goes first of those who share the members, and rounds that end early as hopeless (they
+   Left out, and why: what is heard (R8: it only postpones campaigns, and may tell of a release: a campaign carries one
+   or does not, see Ask); who goes first of those who share the members, and rounds that end early as hopeless (they
    only fail sooner); a clock's step back (a lease and a guard are cut to their length, so it makes them longer by less
-   than one of themselves); leases of different length; the release in the place of a process that has ended;
-   "every member is needed" instead of a majority. A restart with data brings back all of it, or what the member had
-   before the first term, as from an old file. At the beginning every member has been asked before, and its first guard
-   is over. The first question of a round is answered, or given up, within a tick (the command timeout is well below a
-   third of a lease), and what came to nothing is taken back at once (TakeBack).
+   than one of themselves); leases of different length; the release in the place of a process that has ended; a member
+   that objects for the `store.redis` that it was before; "every member is needed" instead of a majority. A restart
+   with data brings back all of it, or what the member had before the first term, as from an old file. At the beginning
+   every member has been asked before, and its first guard is over. The first question of a round is answered, or given
+   up, within a tick (the command timeout is well below a third of a lease), and what came to nothing is taken back at
+   once (TakeBack).
 
    In the fault "overlap" the answers to one campaign come from different moments: from before and from after another
    replica was raised. It needs no budget: nothing is broken then, one network is only slower than another. It is what
@@ -365,17 +372,17 @@ Extend(r) ==
     /\ proc' = [proc EXCEPT ![r] = [Counted(@) EXCEPT !.left = Lease, !.out = {"renew"} \X Asked(proc[r].stage)]]
     /\ UNCHANGED <<db, up, net, ended, top, given, faults, broken>>
 
-\* A majority renewed; or one says that a later term has come; or it is tried again.
+\* A majority renewed; or a majority says that a later term has come; or it is tried again.
 Renewed(r) ==
     LET p == proc[r]
         won == Enough(p.stage, p.yes)
-        heard == p.yes \cup p.no = Asked(p.stage)
+        heard == Enough(p.stage, p.yes \cup p.no)
     IN  /\ p.phase = "leading" /\ p.left > 0
         /\ won \/ ~IsOut(p, "renew")
         /\ proc' = [proc EXCEPT ![r] = [Counted(@) EXCEPT
                         !.acts = IF won THEN Max(@, IF On("sent") THEN p.left ELSE Lease) ELSE @,
                         !.phase = IF ~won /\ Enough(p.stage, p.rel) THEN "idle" ELSE @]]
-        \* P5: every member answered, nobody led since, and yet it cannot go on.
+        \* P5: enough members answered, nobody led since, and yet it cannot go on.
         /\ broken' = IF ~won /\ heard /\ top = p.tok THEN broken \cup {"P5"} ELSE broken
     /\ UNCHANGED <<db, up, net, ended, top, given, faults>>
 
