@@ -9,7 +9,7 @@ use testkit::place::{Network, Place, Side};
 use testkit::services::Service;
 use testkit::sidecars::apps::Apps;
 use testkit::sidecars::replica::{ROLE, Replica, Settings};
-use testkit::wait::{SLACK, last_for};
+use testkit::wait::{SLACK, found_within, last_for};
 
 use crate::fault::Fault;
 use crate::judge::{Verdict, Window, judge};
@@ -435,13 +435,7 @@ impl Run {
 
     fn leader_within(&self, bound: Duration) -> Option<Duration> {
         let begun = Instant::now();
-        while begun.elapsed() < bound {
-            if self.apps.leads().is_some() {
-                return Some(begun.elapsed());
-            }
-            last_for(Duration::from_millis(5));
-        }
-        None
+        found_within(bound, || self.apps.leads().map(|_| begun.elapsed()))
     }
 
     fn finish(mut self) -> Measured {

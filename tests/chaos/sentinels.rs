@@ -10,7 +10,7 @@ use testkit::redis::{Data, RedisServer};
 use testkit::resp::Reply;
 use testkit::sentinel::SentinelSet;
 use testkit::sidecars::replica::LEASE_KEY;
-use testkit::wait::last_for;
+use testkit::wait::found_within;
 
 use crate::fault::Fault;
 use crate::one::{set, slow_down};
@@ -138,15 +138,16 @@ impl Stage for Sentinels {
 
     fn settle(&mut self) {
         let begun = Instant::now();
-        while !self.is_settled() {
-            let told: Vec<Option<Reply>> =
-                self.set.sentinels.iter().map(|it| it.command(&["SENTINEL", "MASTER", "main"])).collect();
-            assert!(begun.elapsed() < SETTLING_MAX, "the Sentinels do not settle: {told:?}");
-            if begun.elapsed() > HELPED_AFTER {
+        let settled = found_within(SETTLING_MAX, || {
+            let is_settled = self.is_settled();
+            if !is_settled && begun.elapsed() > HELPED_AFTER {
                 self.help();
             }
-            last_for(Duration::from_millis(100));
-        }
+            is_settled.then_some(())
+        });
+        let told: Vec<Option<Reply>> =
+            self.set.sentinels.iter().map(|it| it.command(&["SENTINEL", "MASTER", "main"])).collect();
+        assert!(settled.is_some(), "the Sentinels do not settle: {told:?}");
     }
 }
 

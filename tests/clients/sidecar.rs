@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use testkit::wait::last_for;
+use testkit::wait::{PATIENCE, found_within, last_for};
 
 /// Nanoseconds of the clock that clients tell their times by.
 pub type Nanos = u64;
@@ -226,9 +226,7 @@ fn serve(stream: &TcpStream, state: &Mutex<State>) {
     let mut reader = BufReader::new(stream);
     while let Some(request) = read(&mut reader) {
         let came_at = now();
-        while state.lock().unwrap().answers == Answers::Never {
-            last_for(LOOK);
-        }
+        found_within(PATIENCE, || (state.lock().unwrap().answers != Answers::Never).then_some(()));
         // The client may be gone; that is its right.
         let goes_on = match (request.method.as_str(), request.path.as_str()) {
             ("GET", "/leader/scheduler/hold") => return hold(stream, state),
@@ -334,16 +332,9 @@ fn leader(mut stream: &TcpStream, state: &Mutex<State>, hold: Option<&str>, came
 
 /// One line after the other, until the client is gone.
 fn hold(mut stream: &TcpStream, state: &Mutex<State>) {
-    let asked_at = now();
-    let lead = loop {
-        if let Some(lead) = state.lock().unwrap().lead {
-            break lead;
-        }
-        if now() > asked_at + nanos(WAIT) {
-            respond(stream, "409 Conflict", r#"{"type":"urn:baton:problem:not-leading","status":409}"#);
-            return;
-        }
-        last_for(LOOK);
+    let Some(lead) = found_within(WAIT, || state.lock().unwrap().lead) else {
+        respond(stream, "409 Conflict", r#"{"type":"urn:baton:problem:not-leading","status":409}"#);
+        return;
     };
     let (name, valid_for_ms) = {
         let mut state = state.lock().unwrap();

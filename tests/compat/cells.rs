@@ -12,7 +12,7 @@ use testkit::redis::{Data, RedisServer};
 use testkit::resp::Reply;
 use testkit::sidecars::group::Group;
 use testkit::sidecars::replica::{LEASE_KEY, Lease, Replica, Settings};
-use testkit::wait::{last_for, until, until_some, until_within};
+use testkit::wait::{until, until_some, until_within};
 
 /// What one row shows: for each column nothing where it is as it should be, or why not.
 pub struct Row {
@@ -230,8 +230,7 @@ fn under(store: &mut Store, fault: impl FnOnce(&mut Store)) -> Option<String> {
         group.leader();
         fault(store);
         // Its promises of before are over by then, and whoever leads has them from the server of now.
-        last_for(Lease::SHORT.duration());
-        let moment = Instant::now();
+        let moment = Instant::now() + Lease::SHORT.duration();
         until_within(PATIENCE, "somebody leads again", || {
             (0..2).any(|replica| group.apps.last_after(replica, moment).is_some_and(|seen| seen.told.leader))
         });

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use rustix::process::Signal;
 use testkit::apiserver::Cluster;
 use testkit::sidecars::replica::{Lease, ROLE, Replica, Settings};
-use testkit::wait::{last_for, until, until_some};
+use testkit::wait::{holds_for, until, until_some};
 
 use crate::elector::{self, Campaign, ClientGo, Elector, Record, read_record};
 use crate::group::{self, Group, LEASE_NAME, TIMINGS, settings};
@@ -68,8 +68,7 @@ async fn an_elector_built_on_client_go_waits_for_batons_release_and_is_waited_fo
     let since = Instant::now();
     let seen = group.answer_after(0, since, "Baton knows it", |seen| seen.told.holder.as_deref() == Some("theirs"));
     assert_eq!(seen.told.state, "standby");
-    last_for(elector::LEASE * 2);
-    assert!(elector.leads(), "it was not honoured");
+    holds_for(elector::LEASE * 2, "it is honoured", || elector.leads());
     assert!(group.apps.all_after(since).iter().all(|seen| !seen.told.leader), "Baton led beside it");
     assert_eq!(read_record(&group.cluster, &group.client_config, LEASE_NAME).leader_transitions, 1);
 

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use testkit::redis::RedisServer;
 use testkit::sidecars::jobs::{Account, App, Job, audit, audit_calls, job, json, leader, runs, seconds};
 use testkit::sidecars::replica::{LEASE_KEY, Lease, ROLE, Replica, Settings};
-use testkit::wait::{last_for, until, until_some};
+use testkit::wait::{holds_for, last_for, until, until_some};
 
 const REPLICAS: usize = 3;
 const JOB: Job = Job { period_s: 2, overlaps: false, history: [1_000, 1_000] };
@@ -117,8 +117,8 @@ fn a_stale_leaders_word_on_a_run_is_refused() {
     until("the first has noticed", || job(&replicas[first], "once")["leader"] == false);
     let active = || replicas[first].metric("baton_job_active_runs", &[("job_name", "once")]);
     until("nothing goes on there", || active() == Some(0.0));
-    last_for(Duration::from_millis(500));
-    assert_eq!(runs(other, "once"), written, "nothing that the first leader knew came in between");
+    let unchanged = "nothing that the first leader knew came in between";
+    holds_for(Duration::from_millis(500), unchanged, || runs(other, "once") == written);
     let attempts = written[0]["attempts"].as_array().expect("attempts").clone();
     let outcomes: Vec<&Value> = attempts.iter().map(|attempt| &attempt["outcome"]).collect();
     assert_eq!(outcomes, ["interrupted", "succeeded"]);
@@ -282,11 +282,10 @@ fn a_pause_of_all_jobs_outlives_leaders_and_reaches_jobs_that_come_later() {
     until("it has the job", || replicas[other].ask("GET /jobs/later", "").status == 200);
     replicas[leading].kill();
     until("the other leads", || job(&replicas[other], "later")["leader"] == true);
-    last_for(Duration::from_secs(3));
-    for name in ["own", "plain", "later"] {
-        assert!(!started(&replicas[other], name), "{name} has run");
-        assert_eq!(job(&replicas[other], name)["paused"], true, "{name}");
-    }
+    holds_for(Duration::from_secs(3), "all are paused, and none has run", || {
+        let rests = |name: &str| !started(&replicas[other], name) && job(&replicas[other], name)["paused"] == true;
+        ["own", "plain", "later"].into_iter().all(rests)
+    });
     assert_eq!(replicas[other].ask("POST /jobs/resume", "").status, 204);
     until("what is not suspended by itself runs", || ["plain", "later"].iter().all(|n| started(&replicas[other], n)));
     assert!(!started(&replicas[other], "own"), "what was suspended by itself has run");
@@ -359,8 +358,8 @@ fn a_backfill_goes_on_under_the_next_leader_and_runs_no_slot_twice() {
     });
     let asked: Vec<_> = asking(&replicas);
     assert!(asked.iter().all(|answer| answer.status == 202 && json(answer)["done"].is_string()), "{asked:?}");
-    last_for(Duration::from_secs(1));
     let text = done();
+    holds_for(Duration::from_secs(1), "nothing is done any more", || done() == text);
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines.is_sorted_by(|a, b| a < b), "slots in their order, and no attempt twice: {text}");
     let slots: BTreeSet<&str> = lines.iter().filter_map(|line| line.split(' ').next()).collect();

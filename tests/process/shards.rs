@@ -13,7 +13,7 @@ use testkit::resp;
 use testkit::sidecars::claims::{Claim, Who, breaches};
 use testkit::sidecars::http::Connection;
 use testkit::sidecars::replica::{Lease, Replica, Settings};
-use testkit::wait::{Ending, SLACK, last_for, until};
+use testkit::wait::{Ending, SLACK, holds_for, last_for, until};
 
 const SHARDS: usize = 12;
 /// An entry of `GET /roles`.
@@ -253,8 +253,7 @@ fn settings(number: usize, redis: &RedisServer, lease: Lease) -> Settings {
 /// Whether a shard of this replica stays as it is for a while, by the terms that its app sees.
 fn stays_at_rest(watchers: &Watchers, lease: Lease) {
     let before = watchers.terms();
-    last_for(lease.duration() * 3 / 2);
-    assert_eq!(watchers.terms(), before, "shards move though they are spread evenly");
+    holds_for(lease.duration() * 3 / 2, "shards that are spread evenly stay", || watchers.terms() == before);
 }
 
 #[test]

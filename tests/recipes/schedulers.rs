@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use testkit::programs::{Running, is_installed, python_with};
 use testkit::redis::RedisServer;
 use testkit::sidecars::jobs::{App, seconds};
 use testkit::sidecars::replica::{Lease, ROLE, Replica, Settings};
-use testkit::wait::{PATIENCE, last_for, until, until_some};
+use testkit::wait::{PATIENCE, found_within, last_for, until, until_some};
 
 use crate::recipe;
 
@@ -94,10 +94,7 @@ struct Beat(Running);
 impl Drop for Beat {
     fn drop(&mut self) {
         self.0.terminate();
-        let begun = Instant::now();
-        while self.0.ended().is_none() && begun.elapsed() < PATIENCE {
-            last_for(Duration::from_millis(20));
-        }
+        found_within(PATIENCE, || self.0.ended());
     }
 }
 

@@ -19,6 +19,19 @@ export async function until<T>(what: string, look: () => Promise<T | undefined> 
   }
 }
 
+/** Looks again and again, for so long, at what must not change. */
+export async function holdsFor(spanMs: number, what: string, holds: () => Promise<boolean>): Promise<void> {
+  for (const ends = performance.now() + spanMs; performance.now() < ends; await rest(10)) {
+    assert.ok(await holds(), `no more: ${what}`);
+  }
+}
+
+/** Work that ends by its signal. One that does not come is a failure. */
+export async function workUntilAborted(signal: AbortSignal): Promise<never> {
+  await rest(PATIENCE_MS, undefined, { signal });
+  assert.fail("waited too long: an abort");
+}
+
 /** A real `baton dev` of two replicas; `BATON_BIN` names the program. */
 export class Dev {
   readonly #port: number;

@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, it } from "node:test";
-import { setTimeout as rest } from "node:timers/promises";
 
 import { Baton, BatonError, type Held, Lost, Refused, type Scope } from "../src/index.js";
-import { Dev, freePort } from "./dev.js";
+import { Dev, freePort, holdsFor, workUntilAborted } from "./dev.js";
 
 async function never(): Promise<void> {
   assert.fail("it does not lead");
@@ -41,7 +40,7 @@ describe("leading", () => {
       if (tokens.length === 2) return;
       await dev.resign(first, "1s");
       dev.anotherLeads(first).then(() => dev.resign(1 - first));
-      await rest(60_000, undefined, { signal: lead.signal });
+      await workUntilAborted(lead.signal);
     });
     assert.ok(tokens.length === 2 && Number(tokens[0]) < Number(tokens[1]), String(tokens));
   });
@@ -59,10 +58,7 @@ describe("leading", () => {
     const stop = new AbortController();
     const work = async () => {
       stop.abort();
-      for (let look = 0; look < 50; look += 1) {
-        assert.equal(await dev.leads(), first, "another leads while it works");
-        await rest(10);
-      }
+      await holdsFor(500, "it leads while it works", async () => (await dev.leads()) === first);
     };
     const options = { scope: "process" as const, signal: stop.signal };
     await dev.baton(first).leading("scheduler", work, options);

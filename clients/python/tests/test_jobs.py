@@ -59,8 +59,7 @@ def test_it_is_an_application_of_wsgi():
 
 def test_it_is_an_application_of_asgi():
     async def work(run):
-        await asyncio.sleep(0)
-        return run.body.decode()
+        return await asyncio.to_thread(run.body.decode)
 
     async def serve():
         parts = iter([{"body": b"{", "more_body": True}, {"body": b"}"}])

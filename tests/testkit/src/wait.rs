@@ -46,6 +46,15 @@ pub fn until_within(patience: Duration, what: &str, mut reached: impl FnMut() ->
     assert!(found.is_some(), "waited too long: {what}");
 }
 
+/// Looks again and again, for this long, at what must not change.
+///
+/// # Panics
+/// When `condition` does not hold at a look, naming `what`.
+pub fn holds_for(span: Duration, what: &str, mut condition: impl FnMut() -> bool) {
+    let found = found_within(span, || (!condition()).then_some(()));
+    assert!(found.is_none(), "within {span:?} no more: {what}");
+}
+
 /// Lets a fault last this long.
 pub fn last_for(duration: Duration) {
     thread::sleep(duration);

@@ -175,9 +175,9 @@ fn explain_reply(details: &str, endpoint: &str) -> Option<CommandFailure> {
     }
 }
 
-/// Up to Redis 6.2, what a script hands on of a command that was refused it begins with the script's line.
+/// Up to Redis 6.2, a refusal inside a script comes behind the script's line, whether the script ends by it or hands it on.
 fn refused_in_script(details: &str) -> Option<&str> {
-    let (_, refused) = details.strip_prefix("@user_script: ")?.split_once(": ")?;
+    let (_, refused) = details.split_once("@user_script:")?.1.split_once(": ")?;
     Some(refused.trim_start_matches('-'))
 }
 
@@ -228,16 +228,6 @@ fn explain_err(details: &str) -> CommandFailure {
         let reason = "its scripts may not ask for the time (TIME), by which Baton's keep leases: use another Redis, \
                       or store.kubernetes";
         return CommandFailure { not_from_scripts: true, ..CommandFailure::refused(reason.to_owned(), false) };
-    }
-    // Up to Redis 6.2, an error inside a script comes wrapped.
-    if details.contains("Error running script") {
-        let inner = REPLIES.iter().find(|(word, ..)| details.contains(&format!("-{word} ")));
-        if let Some((_, says, reconnect)) = inner {
-            return CommandFailure::refused((*says).to_owned(), *reconnect);
-        }
-        if details.contains("-NOPERM") {
-            return CommandFailure::refused(no_permission(""), false);
-        }
     }
     CommandFailure::refused(details.to_owned(), false)
 }
