@@ -175,7 +175,8 @@ fn explain_reply(details: &str, endpoint: &str) -> Option<CommandFailure> {
     }
 }
 
-/// Up to Redis 6.2, a refusal inside a script comes behind the script's line, whether the script ends by it or hands it on.
+/// Up to Redis 6.2, a refusal inside a script comes behind the script's line, whether the script ends by it or hands it
+/// on.
 fn refused_in_script(details: &str) -> Option<&str> {
     let (_, refused) = details.split_once("@user_script:")?.1.split_once(": ")?;
     Some(refused.trim_start_matches('-'))
