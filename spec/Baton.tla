@@ -20,6 +20,8 @@
 (*   R3  "floor"       a token is above what its candidate has seen        *)
 (*       "clock"       and above the clock (NextToken)                     *)
 (*   R4  "reassert"    an incumbent puts its lost lease back (Renew)       *)
+(*       "since"       but not where somebody was granted the role since,  *)
+(*                     be it with a smaller token (Renew)                  *)
 (*   R5  "generation"  another server than the record's is noticed         *)
 (*       "replid"      also one that was promoted without a restart        *)
 (*       "empty"       a new record is shut for a lease (NewRecord)        *)
@@ -42,21 +44,20 @@
 (* the end of the term or earlier: acts is both.                           *)
 (*                                                                         *)
 (* A clock that was never set back is ahead of every token that any server *)
-(* gave, one a microsecond at most: NextToken takes the greatest for it,   *)
-(* and Fresh a count above all. So no server's clock is behind another's   *)
-(* here, and what R4 has for that (a late renewal does not overthrow a     *)
-(* later term of a smaller token: watched, in Renew) is not missed here; a *)
-(* seed of the simulation holds it (docs/evidence.md).                     *)
+(* gave, one a microsecond at most, and of every count: NextToken takes    *)
+(* the greatest for it, and Fresh goes above all. One that was set back,   *)
+(* or is of a server that was put in another's place, is behind them all.  *)
 (*                                                                         *)
 (* Built in, without a switch: a campaign that is repeated while its lease *)
 (* stands has the same token (Campaign, R1); a task that a reload brings   *)
 (* back waits (Reload, R1); a term past its deadline is over (Tick, R2);   *)
 (* no answer is neither yes nor no (GiveUp, R2); a renewal puts nothing    *)
-(* back after a release or a later term (Renew, R4), and may ask nobody    *)
-(* where all is as it was (LeftBy, R5); a guard begins a watch, which the  *)
-(* incumbent's renewal ends (Watched, Renew, R5); a record that stood      *)
-(* still outweighs the time to live (Campaign, R8); a renewal that is sent *)
-(* counts (Extend, R8); what a step back adds is cut (Campaign, R8).       *)
+(* back after a release or over a greater token (Renew, R4), and may ask   *)
+(* nobody where all is as it was (LeftBy, R5); a guard begins a watch,     *)
+(* which the incumbent's renewal ends (Watched, Renew, R5); a record that  *)
+(* stood still outweighs the time to live (Campaign, R8); a renewal that   *)
+(* is sent counts (Extend, R8); what a step back adds is cut (Campaign,    *)
+(* R8).                                                                    *)
 (*                                                                         *)
 (* Left out, because every promise here holds without it: R5 regression    *)
 (* and what a candidate knows of the end of a lease (R5 vanished; both are *)
@@ -80,7 +81,7 @@ CONSTANTS
     Lease,          \* how long a lease is, in ticks
     Short,          \* the replicas that are configured with half of that
     Acks,           \* R6: how many replicas of Redis shall acknowledge, 0 or 1
-    Used,           \* the role was led and given back before, and all servers know that; else nobody has heard of it
+    Used,           \* the role was led once and given back, and all servers know that; else nobody has heard of it
     Prompt,         \* nothing is lost or late, and nobody hesitates: the world in which P4 can be seen
     Off,            \* the rules that are switched off
     Faults,         \* what may befall
@@ -90,8 +91,8 @@ CONSTANTS
     Requests,       \* how many requests of a sidecar are on their way at most
     Steps           \* how many steps a behaviour has at most that is looked at
 
-ASSUME Off \subseteq {"attempts", "repeat", "sent", "floor", "clock", "reassert", "generation", "replid", "empty",
-                      "longest", "until", "still", "acks", "confirm", "syncs", "own", "promises", "heard"}
+ASSUME Off \subseteq {"attempts", "repeat", "sent", "floor", "clock", "reassert", "since", "generation", "replid",
+                      "empty", "longest", "until", "still", "acks", "confirm", "syncs", "own", "promises", "heard"}
 
 On(rule) == rule \notin Off
 
@@ -137,15 +138,18 @@ Generation(s) ==
 \* By how much a lease may end before the moment that its record remembers: nothing here.
 Rounding == 0
 
-\* A count that nobody has come to elsewhere.
-Fresh == 10 * (marks + 1)
+\* All that a clock that is behind can count to is less.
+Ahead == 1000
+
+\* A count above this one that nobody has come to elsewhere: the server's clock, or where that is behind, the count.
+Fresh(s, count) == (IF srv[s].ahead \/ count >= Ahead THEN Ahead ELSE 0) + 10 * (marks + 1)
 
 NewRecord(s, span) ==
-    [token |-> 0, count |-> Fresh, released |-> FALSE, writer |-> Nobody, span |-> span, until |-> 0,
+    [token |-> 0, count |-> Fresh(s, 0), released |-> FALSE, writer |-> Nobody, span |-> span, until |-> 0,
      gen |-> Generation(s), guard |-> IF On("empty") THEN span ELSE 0]
 
 \* R5 still: whatever anybody knows of this record is from before.
-Watched(rec) == IF On("still") THEN [rec EXCEPT !.writer = Nobody, !.count = Fresh] ELSE rec
+Watched(s, rec) == IF On("still") THEN [rec EXCEPT !.writer = Nobody, !.count = Fresh(s, @)] ELSE rec
 
 \* A guard that stands is not made longer. (None is 0 here. Where clocks are real one that is over is below 0.)
 Shut(rec, span) == IF rec.guard > 0 THEN rec ELSE [rec EXCEPT !.guard = span, !.span = Max(@, span)]
@@ -159,7 +163,7 @@ Prepared(s, d, asked) ==
     ELSE IF ~On("generation") \/ d.rec.gen = Generation(s) THEN d
     ELSE LET span == Span(d.rec, asked)
              noticed == [d.rec EXCEPT !.guard = Max(@, span), !.gen = Generation(s), !.span = Max(@, span)]
-         IN  [d EXCEPT !.rec = Watched(noticed)]
+         IN  [d EXCEPT !.rec = Watched(s, noticed)]
 
 \* Which state of a record this is.
 Session(writer) == IF writer = Nobody THEN Nobody ELSE writer.ses
@@ -239,7 +243,7 @@ LeftBy(d, m) ==
 Renew(s, d, m, notices) ==
     LET lease == LeaseOf(m.r)
         p == IF notices THEN Prepared(s, d, lease) ELSE d
-        watched == p.rec.writer = Nobody \/ ~On("still") \/ ~On("generation")
+        watched == p.rec.writer = Nobody \/ ~On("since") \/ ~On("still") \/ ~On("generation")
         mine == HasLease(p) /\ p.lease.who = Me(m) /\ p.lease.token = m.token
         again == /\ ~mine /\ On("reassert")
                  /\ \/ ~HasLease(p) /\ p.rec.token = m.token /\ ~p.rec.released
@@ -376,7 +380,7 @@ Execute(m) ==
            /\ db' = [db EXCEPT ![m.to] = step.d]
            /\ net' = (net \ {m}) \cup (IF m.op # "release" /\ Awaits(m) THEN {done} ELSE {})
            /\ given' = IF reply.is = "granted" THEN Max(given, reply.token) ELSE given
-           /\ marks' = IF HasRecord(step.d) /\ step.d.rec.count >= Fresh THEN marks + 1 ELSE marks
+           /\ marks' = IF HasRecord(step.d) /\ step.d.rec.count % Ahead >= 10 * (marks + 1) THEN marks + 1 ELSE marks
            /\ \E heard \in IF Prompt THEN {hears} ELSE SUBSET hears :
                 proc' = [r \in Replicas |-> IF r \in heard THEN Hear(proc[r], m, reply) ELSE proc[r]]
            \* P5: an incumbent that reaches the store before its deadline keeps its term, unless there is a later one.
@@ -488,6 +492,13 @@ Restart(s) ==
     /\ net' = Uncut(s)
     /\ UNCHANGED <<swing, proc, top, given, marks, broken>>
 
+\* Another server is put in its place, which has none of its data, and whose clock is behind.
+Replace(s) ==
+    /\ Befalls("replaced") /\ srv[s].role = "master" /\ db' = [db EXCEPT ![s] = Nothing]
+    /\ srv' = [srv EXCEPT ![s].run = @ + 1, ![s].ahead = FALSE]
+    /\ net' = Uncut(s)
+    /\ UNCHANGED <<swing, proc, top, given, marks, broken>>
+
 Flush(s) ==
     /\ Befalls("flush") /\ srv[s].role = "master" /\ db' = [db EXCEPT ![s] = Nothing]
     /\ UNCHANGED <<srv, swing, proc, net, top, given, marks, broken>>
@@ -563,8 +574,8 @@ Symmetry == {p \in Permutations(Replicas) : {p[r] : r \in Short} = Short}
 \* As somebody has left it who is none of the replicas.
 GivenBack ==
     [lease |-> NoLease,
-     rec |-> [token |-> 0, count |-> 0, released |-> TRUE, writer |-> [ses |-> <<"before">>, att |-> 1], span |-> Lease,
-              until |-> 0, gen |-> <<First, 0, 0, 0>>, guard |-> 0]]
+     rec |-> [token |-> 1, count |-> Ahead, released |-> TRUE, writer |-> [ses |-> <<"before">>, att |-> 1],
+              span |-> Lease, until |-> 0, gen |-> <<First, 0, 0, 0>>, guard |-> 0]]
 
 Init ==
     /\ db = [s \in Servers |-> IF Used THEN GivenBack ELSE Nothing]
@@ -572,13 +583,15 @@ Init ==
                                  promotion |-> 0, syncs |-> 0, ahead |-> TRUE]]
     /\ swing = First
     /\ proc = [r \in Replicas |-> NewProc(r, 0, 0)]
-    /\ net = {} /\ top = 0 /\ given = 0 /\ marks = 0 /\ faults = 0 /\ broken = {}
+    /\ top = db[First].rec.token /\ given = db[First].rec.token
+    /\ net = {} /\ marks = 0 /\ faults = 0 /\ broken = {}
 
 Next ==
     \/ Tick
     \/ \E r \in Replicas : Ask(r) \/ Extend(r) \/ Drain(r) \/ GiveBack(r) \/ GiveUp(r) \/ Kill(r) \/ Reload(r)
     \/ \E m \in net : Lose(m) \/ Execute(m) \/ Acknowledge(m) \/ Confirm(m) \/ Answered(m) \/ Forget(m)
-    \/ \E s \in Servers : Restart(s) \/ Flush(s) \/ Evict(s) \/ SetClock(s) \/ Crash(s) \/ Promote(s) \/ Swing(s)
+    \/ \E s \in Servers : Restart(s) \/ Replace(s) \/ Flush(s) \/ Evict(s) \/ SetClock(s)
+    \/ \E s \in Servers : Crash(s) \/ Promote(s) \/ Swing(s)
     \/ \E s, t \in Servers : Copy(s, t) \/ Demote(s, t) \/ Swap(s, t)
 
 Spec == Init /\ [][Next]_vars

@@ -91,8 +91,8 @@ Says(is) == [is |-> is]
 TracedGeneration(s) == Line.generation
 
 \* A record that is new counts from the clock, and one that is watched further than anybody can have come.
-TracedFresh == Line.clock
-TracedWatched(rec) == [rec EXCEPT !.writer = Nobody, !.count = Max(@ + 4096 + Line.salt, Line.clock)]
+TracedFresh(s, count) == Line.clock
+TracedWatched(s, rec) == [rec EXCEPT !.writer = Nobody, !.count = Max(@ + 4096 + Line.salt, Line.clock)]
 
 \* R3: above what is remembered, above what the candidate has seen, and above the clock.
 TracedNextToken(s, rec, m) == 1 + Max(Max(rec.token, m.noted), Max(m.floor, Line.clock))
@@ -141,7 +141,7 @@ Doubted(s, d, floor, m) ==
         span == Span(p.rec, asked)
         cut == [p.rec EXCEPT !.guard = Min(@, span), !.until = Min(@, span)]
         behind == Max(cut.token, floor) < m.floor
-        r1 == IF behind /\ cut.guard <= 0 THEN TracedWatched(Shut(cut, span)) ELSE cut
+        r1 == IF behind /\ cut.guard <= 0 THEN TracedWatched(s, Shut(cut, span)) ELSE cut
         knows == m.seen # Unknown /\ m.seen.token = r1.token
         renewed == m.seen.count < r1.count /\ m.age < (span * 5) \div 4
         early == m.seen.count = r1.count /\ m.left > 0

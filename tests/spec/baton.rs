@@ -13,9 +13,16 @@ const ANY: &str =
 const CHANGES_SIDES: &str = r#"Servers = {A, B}
 Acks = 1
 Used = TRUE
+Terms = 3
 Faults = {"split", "swing"}
 FaultsMax = 2
 Lease = 1"#;
+
+/// A server takes the place of one that has granted a greater token than it will.
+const REPLACED: &str = r#"Used = TRUE
+Faults = {"replaced"}
+Terms = 3
+Renewals = 3"#;
 
 /// P4 can be seen only where nothing is late: elsewhere it would hold for nothing.
 const PROMPT_ONLY: &[&str] = &["P4"];
@@ -52,6 +59,12 @@ pub const BATON: Module = Module {
             set: &["Renewals = 4"],
         },
         Model { title: "nothing is late or lost", excused: &[], set: &["Prompt = TRUE", "Renewals = 4", "Terms = 3"] },
+        Model {
+            title: "a server is put in another's place that has none of its data and whose clock is behind, in up to \
+                20 steps",
+            excused: &["P2", "P4"],
+            set: &[REPLACED, "Steps = 20"],
+        },
         Model {
             title: "two servers, a failover and a lost request, in up to 17 steps",
             excused: PROMPT_ONLY,
@@ -112,6 +125,13 @@ pub const BATON: Module = Module {
             story: "the data are lost, and the incumbent's next renewal is refused",
         },
         Removal {
+            off: &["since"],
+            set: &[REPLACED],
+            breaks: "P1",
+            story: "a server without data, whose clock is behind, grants the role with a smaller token; a renewal of \
+                the earlier term comes late and is believed, and who sent it is granted the role again",
+        },
+        Removal {
             off: &["generation"],
             set: &[TWO_SERVERS, r#"Faults = {"failover"}"#, "Renewals = 3"],
             breaks: "P1",
@@ -119,7 +139,7 @@ pub const BATON: Module = Module {
         },
         Removal {
             off: &["replid"],
-            set: &[TWO_SERVERS, "Used = TRUE", r#"Faults = {"swap"}"#, "FaultsMax = 2"],
+            set: &[TWO_SERVERS, "Used = TRUE", "Terms = 3", r#"Faults = {"swap"}"#, "FaultsMax = 2"],
             breaks: "P1",
             story: "a master and its replica change sides in their processes, twice: the first is master again as it \
                 was, and knows nothing of who was granted the role last",
