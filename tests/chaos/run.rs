@@ -212,9 +212,8 @@ impl Run {
             one => vec![one],
         };
         let alone = self.plan.fault != Fault::Mixed;
-        let begun = Instant::now();
-        let mut next = begun;
-        while begun.elapsed() < self.plan.span && self.faults < self.plan.faults_max {
+        let mut next = Instant::now();
+        found_within(self.plan.span, || {
             self.heal_those_due();
             self.roll();
             if Instant::now() >= next && (!alone || (self.ills.is_empty() && self.is_worth_it(next))) {
@@ -230,8 +229,8 @@ impl Run {
                 let gap = Duration::from_millis(self.dice.u64(if alone { 100..2_000 } else { 200..1_500 }));
                 next = last.unwrap_or_else(Instant::now) + gap;
             }
-            last_for(Duration::from_millis(5));
-        }
+            (self.faults >= self.plan.faults_max).then_some(())
+        });
         while let Some((due, _)) = self.ills.iter().min_by_key(|(due, _)| *due) {
             last_for(due.saturating_duration_since(Instant::now()));
             self.heal_those_due();

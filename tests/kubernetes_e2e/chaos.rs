@@ -241,7 +241,8 @@ impl Chaos {
                 self.look();
                 next_look = Instant::now() + LOOK_EVERY;
             }
-            last_for(Duration::from_millis(5));
+            let due = self.ills.iter().map(|(due, _)| *due).fold(next.min(next_look), Instant::min);
+            last_for(due.saturating_duration_since(Instant::now()));
         }
         while let Some((_, ill)) = self.ills.pop() {
             self.heal(ill);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use testkit::redis::RedisServer;
 use testkit::resp;
 use testkit::sidecars::http::Connection;
-use testkit::wait::last_for;
+use testkit::wait::{last_for, until_within};
 
 use crate::http::hold;
 use crate::sidecar::{GUARD, Sidecar, Store};
@@ -127,10 +127,11 @@ fn shop(ways: &'static [Way], kills: Kills, increments: usize) {
             thread::spawn(move || {
                 let mut redis = resp::Connection::open(shop.redis_port).expect("Redis is there");
                 while shop.claim() {
-                    while !buy(&shop, client, way, &mut redis).unwrap_or(false) {
-                        failures.fetch_add(1, Ordering::SeqCst);
-                        last_for(Duration::from_millis(20));
-                    }
+                    until_within(ENDS, "an increment is made", || {
+                        let done = buy(&shop, client, way, &mut redis).unwrap_or(false);
+                        failures.fetch_add(usize::from(!done), Ordering::SeqCst);
+                        done
+                    });
                 }
             })
         })
@@ -143,10 +144,8 @@ fn shop(ways: &'static [Way], kills: Kills, increments: usize) {
         }),
         Kills::Spread(count) => (0..count).for_each(|number| {
             let share = increments / (count + 1);
-            while shop.left.load(Ordering::SeqCst) > increments - share * (number + 1) {
-                assert!(begun.elapsed() < ENDS, "{} are left", shop.left.load(Ordering::SeqCst));
-                last_for(Duration::from_millis(10));
-            }
+            let left = increments - share * (number + 1);
+            until_within(ENDS, "another share is sold", || shop.left.load(Ordering::SeqCst) <= left);
             kill(&mut sidecars, &shop, number);
         }),
     }

@@ -12,7 +12,7 @@ use testkit::resp::Reply;
 use testkit::sidecars::apps::{Apps, Seen};
 use testkit::sidecars::claims::Term;
 use testkit::sidecars::replica::{Lease, Replica, Settings};
-use testkit::wait::{SLACK, last_for, until, until_some};
+use testkit::wait::{SLACK, found_within, until, until_some};
 
 use crate::group::{LEASE_KEY, ROLE, ms_between};
 
@@ -121,7 +121,12 @@ impl Ill {
     }
 }
 
-/// Measures what the machine gives us: how long a thread that sleeps was kept waiting in all.
+/// Between two looks, where nothing keeps a thread waiting.
+const LOOK_MAX: Duration = Duration::from_millis(20);
+/// No test takes as long.
+const STALLS_MAX: Duration = Duration::from_secs(3_600);
+
+/// Measures what the machine gives us: how long a thread that looks every few milliseconds was kept waiting in all.
 struct Stalls {
     late_ms: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
@@ -131,14 +136,14 @@ impl Stalls {
     fn watch() -> Self {
         let (late_ms, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let watch = Self { late_ms: Arc::clone(&late_ms), stop: Arc::clone(&stop) };
-        const NAP: Duration = Duration::from_millis(20);
         std::thread::spawn(move || {
-            while !stop.load(Ordering::Relaxed) {
-                let begun = Instant::now();
-                last_for(NAP);
-                let late = begun.elapsed().saturating_sub(NAP).as_millis();
+            let mut last = Instant::now();
+            found_within(STALLS_MAX, || {
+                let late = last.elapsed().saturating_sub(LOOK_MAX).as_millis();
+                last = Instant::now();
                 late_ms.fetch_add(u64::try_from(late).expect("small"), Ordering::Relaxed);
-            }
+                stop.load(Ordering::Relaxed).then_some(())
+            })
         });
         watch
     }
