@@ -15,6 +15,10 @@ use super::{found_within, wait_until};
 /// Sentinels and failovers take seconds. On a machine that is too busy for their timers they do not agree, and try
 /// again after twelve seconds, more than once.
 const PATIENCE: Duration = Duration::from_secs(90);
+/// A server that was silent for this long is down for the Sentinels of a set.
+const DOWN_AFTER: Duration = Duration::from_millis(800);
+/// The same where none shall be.
+const NEVER: Duration = Duration::from_secs(3_600);
 /// How the Sentinels call the master.
 pub const SERVICE: &str = "main";
 
@@ -149,8 +153,7 @@ impl SentinelSet {
             || servers[0].command(&["INFO", "replication"]).text().matches("state=online").count() == 2,
         )
         .await;
-        let sentinel =
-            |at: usize| Sentinel::start_at(&place(3 + at), place(0).ip(), first, 2, Duration::from_millis(800));
+        let sentinel = |at: usize| Sentinel::start_at(&place(3 + at), place(0).ip(), first, 2, DOWN_AFTER);
         let sentinels = (0..3).map(sentinel).collect();
         let set = Self { servers, sentinels };
         set.settled().await;
@@ -165,11 +168,13 @@ impl SentinelSet {
         let is_settled =
             |master: &u16| self.sentinels.iter().all(|sentinel| sentinel.is_settled(*master)) && self.follow(*master);
         let found = found_within(PATIENCE, async || self.try_master().filter(is_settled)).await;
-        found.unwrap_or_else(|| {
+        let master = found.unwrap_or_else(|| {
             let views: Vec<_> = self.sentinels.iter().map(|it| (it.master(), it.view())).collect();
             let roles: Vec<_> = self.servers.iter().map(replication).collect();
             panic!("the Sentinels do not settle: {views:#?} {roles:#?}")
-        })
+        });
+        self.take_for_down_after(DOWN_AFTER);
+        master
     }
 
     /// Whether the two others follow this one. Who takes itself for the master, or follows another, is told to.
@@ -216,16 +221,35 @@ impl SentinelSet {
         told.iter().copied().max_by_key(|port| votes(*port))
     }
 
-    /// Waits until another than `old` is the master for all Sentinels, and a replica follows it, without which no write
-    /// can be acknowledged; says which.
+    /// Waits until another than `old` is the master for all Sentinels, no failover is under way, and a replica follows
+    /// it, without which no write can be acknowledged; says which. From here to `settled` no server is taken for down:
+    /// a Sentinel connects anew to a master that it has only just heard of. On a busy machine that takes longer than it
+    /// waits, and two of them would make the only replica the master next, under the writes of a test.
     pub async fn switched_from(&self, old: u16) -> u16 {
         wait_until(PATIENCE, "the Sentinels have another master", || {
-            let told: Vec<Option<u16>> = self.sentinels.iter().map(Sentinel::master).collect();
-            told.iter().all(|port| port.is_some_and(|port| port != old && Some(port) == told[0]))
+            self.agreed_master().is_some_and(|master| master != old)
         })
         .await;
-        wait_until(PATIENCE, "a replica follows it", || self.replicas_of(self.master()) > 0).await;
-        self.master()
+        self.take_for_down_after(NEVER);
+        let found = found_within(PATIENCE, async || {
+            let master = self.agreed_master().filter(|_| self.sentinels.iter().all(Sentinel::is_calm))?;
+            (self.replicas_of(master) > 0).then_some(master)
+        });
+        found.await.expect("no failover is under way, and a replica follows the master")
+    }
+
+    /// The port of the master, if all Sentinels know the same one.
+    fn agreed_master(&self) -> Option<u16> {
+        let told: Vec<Option<u16>> = self.sentinels.iter().map(Sentinel::master).collect();
+        told[0].filter(|_| told.iter().all(|other| *other == told[0]))
+    }
+
+    fn take_for_down_after(&self, silence: Duration) {
+        let silence = silence.as_millis().to_string();
+        for sentinel in &self.sentinels {
+            let reply = sentinel.command(&["SENTINEL", "SET", SERVICE, "down-after-milliseconds", &silence]);
+            assert_eq!(reply, Some(Reply::Text("OK".to_owned())));
+        }
     }
 
     /// Asks the Sentinels for a failover, until one agrees to it.
@@ -259,18 +283,28 @@ impl Sentinel {
         self.master() == Some(master) && view == "master | slave slave | sentinel sentinel"
     }
 
+    /// The master is up for it, and no failover that it has begun is under way.
+    fn is_calm(&self) -> bool {
+        self.flags_of_master() == "master"
+    }
+
+    fn flags_of_master(&self) -> String {
+        self.command(&["SENTINEL", "MASTER", SERVICE]).map_or_else(String::new, |reply| flags(&reply))
+    }
+
     /// The flags of everything that it knows.
     fn view(&self) -> String {
-        let flags = |instance: &Reply| {
-            let Reply::List(fields) = instance else { return format!("{instance:?}") };
-            let at = fields.iter().position(|field| *field == Reply::Text("flags".to_owned()));
-            at.and_then(|at| fields.get(at + 1)).map_or_else(String::new, |flags| flags.clone().text())
-        };
         let all = |what: &str| match self.command(&["SENTINEL", what, SERVICE]) {
             Some(Reply::List(instances)) => instances.iter().map(flags).collect::<Vec<_>>().join(" "),
             other => format!("{other:?}"),
         };
-        let master = self.command(&["SENTINEL", "MASTER", SERVICE]).map_or_else(String::new, |reply| flags(&reply));
-        format!("{master} | {} | {}", all("REPLICAS"), all("SENTINELS"))
+        format!("{} | {} | {}", self.flags_of_master(), all("REPLICAS"), all("SENTINELS"))
     }
+}
+
+/// What a Sentinel tells of the state of a server or of another Sentinel.
+fn flags(instance: &Reply) -> String {
+    let Reply::List(fields) = instance else { return format!("{instance:?}") };
+    let at = fields.iter().position(|field| *field == Reply::Text("flags".to_owned()));
+    at.and_then(|at| fields.get(at + 1)).map_or_else(String::new, |flags| flags.clone().text())
 }
