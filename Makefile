@@ -100,7 +100,7 @@ cluster: ## charts and image on a one-node Kubernetes of its own (needs root and
 ON_SERVER = server=$$(.ci/server $(1)) || { echo "notice: there is no $(1)"; exit 77; }; export BATON_REDIS_SERVER=$$server; \
 	cargo test --test store; \
 	cargo test --test compat this_server & cargo test --test locks; cargo test --test process jobs::; wait $$!; \
-	cargo test --test chaos -- --include-ignored --nocapture caught:: sentinels:: two_hundred_faults_on
+	cargo test --test chaos -- --include-ignored --nocapture caught:: cluster:: sentinels:: two_hundred_faults_on
 
 # They wait for leases, even more than the others.
 compat: RUST_TEST_THREADS := 8
