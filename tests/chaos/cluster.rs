@@ -84,8 +84,8 @@ impl Stage for ClusterStage {
     }
 }
 
-/// A master that was to hand over, and whose heir was not elected, holds back what others write and publish, for five
-/// seconds, Redis 6.2 for ten.
+/// Waits until the node takes a message. A master that was to hand over, and whose heir was not elected, holds back
+/// what others write and publish, for five seconds, Redis 6.2 for ten.
 fn publish(node: &RedisServer) {
     let heard = node.connect().and_then(|mut connection| connection.command(&["PUBLISH", "settled", ""]));
     heard.expect("it holds nothing back for longer");
